@@ -1,4 +1,5 @@
 /** The contents of attachments, in chunks; equal contents are stored once. */
+import { discard } from '../../core/bytes.ts'
 import { CouchError } from '../../core/errors.ts'
 import { agrees, chunkChecksum, rowChecksum } from '../checksum.ts'
 import { CHUNK_BYTES, digestOf } from '../content-upload.ts'
@@ -157,11 +158,15 @@ export class Blobs {
       const position = Math.floor(at / CHUNK_BYTES)
       const start = at - position * CHUNK_BYTES
       const chunk = this.chunk(blob, position)
-      const part = chunk?.subarray(start, start + end - at)
-      if (!part?.length) throw this.#damaged(blob)
-      // A copy, so that the garbage collector can free the rest.
-      parts.push(part.length === chunk?.length ? part : Uint8Array.from(part))
-      at += part.length
+      const length = Math.min((chunk?.length ?? 0) - start, end - at)
+      if (chunk === null || length <= 0) throw this.#damaged(blob)
+      if (length === chunk.length) parts.push(chunk)
+      else {
+        // All of the chunk was read to be compared. Stalled readers take small parts of many chunks.
+        parts.push(Uint8Array.from(chunk.subarray(start, start + length)))
+        discard(chunk)
+      }
+      at += length
     }
     return parts.length === 1 ? (parts[0] as Uint8Array) : Buffer.concat(parts)
   }

@@ -11,7 +11,7 @@ import type { CheckPosition, CheckStep } from '../storage-engine.ts'
 import type { Connection } from './connection.ts'
 import { storageError } from './database-access.ts'
 import { readMeta, SUMMED_META_VERSION } from './meta.ts'
-import { SUMMED_VERSION } from './schema.ts'
+import { RefusedFile, SUMMED_VERSION, schemaOf } from './schema.ts'
 import type { Statement } from './statement.ts'
 import { SummedRows, textOf } from './summed-rows.ts'
 import { FIRST_ROW, type RowPosition, type WalkedTable, walkTables } from './table-walk.ts'
@@ -243,11 +243,22 @@ function checkWhole(
 ): void {
   const bytes = (file.pragma('page_count') as number) * (file.pragma('page_size') as number)
   try {
-    if (bytes <= MAX_PAGES_BYTES && pageFaults(file) !== null)
+    if ((bytes <= MAX_PAGES_BYTES && pageFaults(file) !== null) || isSchemaDamaged(file))
       onFault(new Sqlite.SqliteError('damaged pages', 'SQLITE_CORRUPT'))
     inTransaction(db, () => check.counters())
   } catch (error) {
     onFault(error)
+  }
+}
+
+/** Whether the file has another schema than settee gives it: its rows may all be right, and the next start refuses it. */
+function isSchemaDamaged(file: ReadableFile): boolean {
+  try {
+    schemaOf(file, 'The file')
+    return false
+  } catch (error) {
+    if (error instanceof RefusedFile) return !error.isNewer
+    throw error
   }
 }
 

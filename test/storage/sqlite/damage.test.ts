@@ -36,8 +36,12 @@ function isDamaged(check: () => Damage | null): boolean {
   }
 }
 
+/** The pages of the schema: damage there may change no row, and only the next start refuses the file. */
+const SCHEMA_PAGES = 2
+
 function damage(file: Buffer, random: (below: number) => number): string {
-  const at = random(file.length)
+  const isInSchema = random(4) === 0
+  const at = random(isInSchema ? SCHEMA_PAGES * file.readUInt16BE(16) : file.length)
   const kind = random(5)
   if (kind === 0) {
     file.writeUInt8((file[at] as number) ^ (1 << random(8)), at)
