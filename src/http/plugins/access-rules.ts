@@ -14,7 +14,6 @@ import {
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { pathParam } from '../request-params.ts'
 import { isOwner, tenantOf } from '../services.ts'
-import { hookOf } from './couch-headers.ts'
 
 const SERVER_PATH = /^_[a-z_]+$/
 
@@ -31,20 +30,16 @@ export function databaseOf(request: FastifyRequest): DatabaseHandle {
   return request.database
 }
 
-/**
- * Checks the caller against the rule of the matched route (protocol.md 1.4, 11.4). For databases this is an early refusal
- * only: the thread that owns the database checks again in the turn that reads or writes.
- */
 export const access = fp(
   async (app) => {
     app.decorateRequest('database', null)
-    app.addHook('onRequest', hookOf(checkAccess))
   },
   { name: 'access', dependencies: ['authentication'] },
 )
 
 /**
- * Checks the caller against the rule of the matched route, and finds the route's database.
+ * Checks the caller against the rule of the matched route (protocol.md 1.4, 11.4), and finds the route's database. For
+ * databases this is an early refusal only: the thread that owns the database checks again in the turn that reads or writes.
  * @returns no promise if nothing had to be waited for
  * @throws unauthorized, not_server_admin, forbidden, no_database, not_found
  */

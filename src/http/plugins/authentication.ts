@@ -16,7 +16,6 @@ import { networkOf } from '../../core/network.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
 import { Connection, isFromProxy } from '../transport/connection.ts'
-import { hookOf } from './couch-headers.ts'
 
 /** How a caller was authenticated. */
 interface Identity {
@@ -55,7 +54,7 @@ declare module 'fastify' {
 /** While no admin is configured, every caller is one, and credentials are ignored. */
 export const authentication = fp(
   async (app) => {
-    const { config, accounts, databases, logger, tokens } = app.services
+    const { config, accounts, databases, logger } = app.services
     app.decorateRequest('user').decorateRequest('identity')
     app.decorateRequest('session', null).decorateRequest('hasExpiredSession', false)
     app.decorateRequest('credentialsCheckedAt', 0).decorateRequest('isReauthentication', false)
@@ -67,16 +66,6 @@ export const authentication = fp(
     app.decorate('handlers', handlersOf(config))
     decorateJwt(app)
     await app.register(basicAuth, { validate: checkCredentials, strictCredentials: false })
-    app.addHook('onRequest', hookOf(authenticate))
-    app.addHook('onRequest', (request, _reply, done) => {
-      const { token } = request.identity
-      if (request.routeOptions.config.credentials !== 'ignored') {
-        app.turns.settle(request.raw, !isAnonymous(request.user))
-      }
-      // For the list of the account's tokens.
-      if (token !== null) tokens.noteUse(token, request.headers['user-agent'], request.address)
-      done()
-    })
   },
   { name: 'authentication', dependencies: ['errors'] },
 )
@@ -124,6 +113,16 @@ export function authenticate(request: FastifyRequest, reply: FastifyReply): Prom
     return undefined
   }
   return askHandlers(request, reply, server.handlers())
+}
+
+/** Tells those who wait for it who has sent a request, when {@link authenticate} has let it pass. */
+export function noteCaller(request: FastifyRequest): void {
+  const { server, identity, raw, headers } = request
+  if (request.routeOptions.config.credentials !== 'ignored')
+    server.turns.settle(raw, !isAnonymous(request.user))
+  // For the list of the account's tokens.
+  if (identity.token !== null)
+    server.services.tokens.noteUse(identity.token, headers['user-agent'], request.address)
 }
 
 /** Asks the handlers in their order until one finds valid credentials. */

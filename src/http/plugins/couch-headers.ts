@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http'
-import type { FastifyReply, FastifyRequest, onRequestHookHandler } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
 import { queryOf, textParam } from '../request-params.ts'
@@ -10,19 +10,14 @@ export const COUCHDB_VERSION = '3.5.0'
 const REQUEST_ID = /^[A-Za-z0-9_-]{1,36}$/
 const FIVE_HEX_DIGITS = 2 ** 20
 
-/** Sets the headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export const couchHeaders = fp(
   async (app) => {
     app.decorateRequest('setBodyTime')
-    app.addHook('onRequest', (request, reply, done) => {
-      setCouchHeaders(request, reply)
-      done()
-    })
   },
   { name: 'couch-headers' },
 )
 
-/** Sets them on one reply. The hook does not run for requests that were not routed. */
+/** Sets the headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.headers({
     // CouchDB comes first for clients that look for it at the beginning; docs/decisions/0045.
@@ -101,26 +96,6 @@ export const methods = fp(
   { name: 'methods' },
 )
 
-/**
- * A hook from a function that seldom waits. After an async hook, Fastify waits for a promise, for every request.
- * @param check may throw, or return a promise if it must wait
- */
-export function hookOf(
-  check: (request: FastifyRequest, reply: FastifyReply) => Promise<void> | undefined | void,
-): onRequestHookHandler {
-  return (request, reply, done) => {
-    let checked: Promise<void> | undefined | void
-    try {
-      checked = check(request, reply)
-    } catch (error) {
-      done(error as Error)
-      return
-    }
-    if (checked === undefined) done()
-    else checked.then(() => done(), done)
-  }
-}
-
 // JSONP for scripts of other origins: `chttpd/allow_jsonp` (couch_httpd; protocol.md 1.1). Off by default.
 
 declare module 'fastify' {
@@ -138,22 +113,18 @@ const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
 /** settee's own calls are never scripts: one of them shows what signs sessions, to which no web page may come. */
 const OWN_CALLS = /^\/_settee\//
 
-/** Reads the callback of a GET if the configuration allows it. */
 export const jsonp = fp(
   async (app) => {
     app.decorateRequest('jsonp', null)
-    app.addHook(
-      'onRequest',
-      hookOf((request) => {
-        request.jsonp = callbackOf(request)
-      }),
-    )
   },
   { name: 'jsonp' },
 )
 
-/** @throws bad_request for a callback that is more than a name */
-function callbackOf(request: FastifyRequest): string | null {
+/**
+ * The callback of a GET if the configuration allows it.
+ * @throws bad_request for a callback that is more than a name
+ */
+export function callbackOf(request: FastifyRequest): string | null {
   if (request.method !== 'GET' && request.method !== 'HEAD') return null
   if (!request.server.services.config.boolean('chttpd', 'allow_jsonp')) return null
   if (OWN_CALLS.test(request.routeOptions.url ?? '')) return null

@@ -10,6 +10,8 @@ import { hostOf } from '../transport/connection.ts'
 declare module 'fastify' {
   interface FastifyInstance {
     cors: CorsPolicies
+    /** Whether the app listens on this machine only. */
+    isBoundHere(): boolean
   }
 }
 
@@ -20,10 +22,7 @@ declare module 'fastify' {
 export const cors = fp(
   async (app) => {
     app.decorate('cors', new CorsPolicies(app.services.config))
-    app.addHook('onRequest', (request, reply, done) => {
-      if (setCorsHeaders(request, reply)) void reply.code(204).send()
-      else done()
-    })
+    app.decorate('isBoundHere', boundToLoopback(app))
   },
   { name: 'cors', dependencies: ['couch-headers'] },
 )
@@ -37,7 +36,7 @@ export function pageOf({ headers }: Pick<FastifyRequest, 'headers'>): string | u
 }
 
 /**
- * Sets the headers of CORS on the reply. The hook does not run for requests that were not routed.
+ * Sets the headers of CORS on the reply.
  * @returns whether the request is an allowed preflight, whose answer is complete
  */
 export function setCorsHeaders(request: FastifyRequest, reply: FastifyReply): boolean {
@@ -224,16 +223,12 @@ const SHOWN = 256
 /**
  * Refuses forged requests of web pages before authentication. A request that no page sends (by curl, replicators, apps
  * with a native network) has no `Origin`, or an empty one, and passes.
+ * @throws forbidden
  */
-export const origin = fp(
-  async (app) => {
-    const isBoundHere = boundToLoopback(app)
-    app.addHook('onRequest', (request, _reply, done) => {
-      done(foreignHost(request, isBoundHere) ?? foreignPage(request))
-    })
-  },
-  { name: 'origin', dependencies: ['cors', 'errors'] },
-)
+export function refuseForeignPage(request: FastifyRequest): void {
+  const refusal = foreignHost(request) ?? foreignPage(request)
+  if (refusal !== undefined) throw refusal
+}
 
 /** Whether the app listens on this machine only. Read from the sockets, since the configuration may have changed. */
 function boundToLoopback(app: FastifyInstance): () => boolean {
@@ -252,9 +247,9 @@ function boundToLoopback(app: FastifyInstance): () => boolean {
  * Prevents DNS rebinding: while there is no admin, a page whose host name resolves to 127.0.0.1 could use a server that
  * only this machine can reach, since the browser takes it for the page's own. Such a request has the page's host.
  */
-function foreignHost(request: FastifyRequest, isBoundHere: () => boolean): CouchError | undefined {
+function foreignHost(request: FastifyRequest): CouchError | undefined {
   const { host } = request.headers
-  if (host === undefined || LOOPBACK_HOST.test(host) || !isBoundHere()) return undefined
+  if (host === undefined || LOOPBACK_HOST.test(host) || !request.server.isBoundHere()) return undefined
   if (!isOpen(request.server.services.config)) return undefined
   return new CouchError(
     'forbidden',

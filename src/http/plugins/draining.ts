@@ -4,7 +4,7 @@
  * close their connections, so that few requests meet one that closes at the end.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { FastifyRequest } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
 
@@ -38,16 +38,18 @@ declare module 'fastify' {
 
 export const draining = fp(
   async (app) => {
-    const state = new Draining()
-    app.decorate('draining', state)
-    app.addHook('onRequest', (request, reply, next) => {
-      // HTTP/2 has no such header: its connections get a GOAWAY when they close.
-      if (state.isOn && request.raw.httpVersionMajor === 1) reply.header('Connection', 'close')
-      next(state.isOn && goesOn(request) ? new CouchError('draining') : undefined)
-    })
+    app.decorate('draining', new Draining())
   },
   { name: 'draining' },
 )
+
+/** Asks the clients of a node that is about to stop to leave. @throws draining for a read that another node can answer */
+export function askToLeave(request: FastifyRequest, reply: FastifyReply): void {
+  if (!request.server.draining.isOn) return
+  // HTTP/2 has no such header: its connections get a GOAWAY when they close.
+  if (request.raw.httpVersionMajor === 1) reply.header('Connection', 'close')
+  if (goesOn(request)) throw new CouchError('draining')
+}
 
 function goesOn({ method, headers }: FastifyRequest): boolean {
   return headers[NEXT_NODE] === '502' && (method === 'GET' || method === 'HEAD')

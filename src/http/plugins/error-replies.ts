@@ -1,6 +1,6 @@
 /**
  * Turns errors into answers: a status and `{"error","reason"}` (protocol.md 1.1). Refuses malformed requests,
- * and those of a connection beyond the limit, before any other hook.
+ * and those of a connection beyond the limit.
  */
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
@@ -35,7 +35,6 @@ export const errors = fp(
   async (app) => {
     app.setErrorHandler(answerError)
     app.setNotFoundHandler(refuseUnknownMethod)
-    app.addHook('onRequest', (request, reply, done) => done(faultOfRequest(request, reply)))
   },
   { name: 'errors', dependencies: ['couch-headers'] },
 )
@@ -171,7 +170,7 @@ function configuredChallenge(config: Config): string | false {
  * Checks the connection and the head of a request. Sets `Connection: close` if the connection must not be used again.
  * @returns the refusal
  */
-function faultOfRequest(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
+export function faultOfRequest(request: FastifyRequest, reply: FastifyReply): CouchError | undefined {
   const { raw, headers } = request
   // No protocol is upgraded here, but Node's parser discards what follows such a request.
   if (headers.upgrade !== undefined && /\bupgrade\b/i.test(headers.connection ?? '')) {

@@ -18,10 +18,6 @@ declare module 'fastify' {
 export const requestLog = fp(
   async (app) => {
     app.decorateRequest('bytesBefore', 0)
-    app.addHook('onRequest', (request, _reply, done) => {
-      request.bytesBefore = request.raw.socket.bytesWritten
-      done()
-    })
     app.addHook('onResponse', (request, reply, done) => {
       logRequest(request, reply)
       done()

@@ -232,10 +232,6 @@ export const metrics = fp(
     app.addHook('onRoute', (route) => {
       route.config = { ...route.config, tally: tally.route(route.url) }
     })
-    app.addHook('onRequest', (request, reply, done) => {
-      countAnswer(request, reply)
-      done()
-    })
     app.server.on('clientError', ({ code }: NodeJS.ErrnoException) => {
       // A client that merely leaves has sent nothing invalid.
       if (INVALID.test(code ?? '')) tally.invalid += 1
@@ -254,7 +250,7 @@ interface CountedResponse extends ServerResponse {
 const REPLY = Symbol('reply')
 const STOP_LISTENING = Symbol('stopListening')
 
-/** Counts one request when it is over. The hook does not run for requests that were not routed. */
+/** Counts one request when it is over. */
 export function countAnswer(request: FastifyRequest, reply: FastifyReply): void {
   const { requestTally, connectionTally } = request.server
   const raw: CountedResponse = reply.raw

@@ -46,10 +46,6 @@ export const revocation = fp(
       requests.close()
     })
     app.addHook('onClose', async () => stopCounting())
-    app.addHook('onRequest', (request, reply, done) => {
-      if (request.routeOptions.config.access !== 'public') requests.add(reply)
-      done()
-    })
   },
   { name: 'revocation', dependencies: ['authentication', 'access'] },
 )
@@ -93,7 +89,7 @@ const IGNORED_REPLY = {
 } as unknown as FastifyReply
 
 /**
- * Checks the caller's credentials and rights as the hooks did at the beginning.
+ * Checks the caller's credentials and rights as they were checked at the beginning (admission.ts).
  * @returns the request with what was found now; `request` itself is unchanged
  * @throws the refusal that the caller would get
  */

@@ -3,9 +3,7 @@
  * again later. PouchDB would take 403 for an answer about its documents, and never send them again.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import fp from 'fastify-plugin'
 import { CouchError } from '../../core/errors.ts'
-import { hookOf } from './couch-headers.ts'
 
 const READS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS', 'TRACE'])
 /** Calls with other methods that change nothing which a standby copies, by their routes. */
@@ -30,26 +28,14 @@ const WRITES_ALWAYS = /\/_update(?:\/|$)/
 /** When a client may try again, in seconds. */
 const RETRY_S = 10
 
-export const standbyWrites = fp(
-  async (app) => {
-    const { standby } = app.services
-    if (standby !== undefined)
-      app.addHook(
-        'onRequest',
-        hookOf((request, reply) => refuse(request, reply)),
-      )
-  },
-  { name: 'standby-writes', dependencies: ['access'] },
-)
-
 /** Whether a standby serves a call, by its method and its route. */
 export function isServedByStandby(method: string, route: string): boolean {
   if (READS.has(method)) return !WRITES_ALWAYS.test(route)
   return HARMLESS.some((pattern) => pattern.test(route))
 }
 
-/** @throws standby */
-function refuse(request: FastifyRequest, reply: FastifyReply): void {
+/** Refuses a change on a standby. @throws standby */
+export function refuseOnStandby(request: FastifyRequest, reply: FastifyReply): void {
   const { method, routeOptions, server, is404 } = request
   if (server.services.standby?.acceptsWrites !== false || is404) return
   if (isServedByStandby(method, routeOptions.url ?? '')) return

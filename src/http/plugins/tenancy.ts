@@ -1,5 +1,5 @@
 /** Applies the server's policy before a route runs: suspended accounts, rate limits, and what a write may still bring. */
-import type { FastifyReply, FastifyRequest, HookHandlerDoneFunction } from 'fastify'
+import type { FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import type { LimitedRequest, RequestLimits } from '../../auth/policy.ts'
@@ -15,30 +15,37 @@ declare module 'fastify' {
   }
 }
 
-/**
- * Where the policy limits requests, each waits for the limiter of its account or address. A write gets the allowance of
- * the database's owner. Otherwise nothing of this happens.
- */
 export const tenancy = fp(
   async (app) => {
     app.decorateRequest('leaveLimiter', null)
-    const { limits } = app.services.policy
-    if (limits === null) return
-    app.addHook('onRequest', (request, reply, done) => {
-      if (request.routeOptions.config.credentials === 'ignored' || isServerAdmin(request.user)) return done()
-      admit(limits, request).then((limiter) => waitForLimiter(limiter, request, reply, done), done)
-    })
   },
   { name: 'tenancy', dependencies: ['authentication'] },
 )
 
-type Admission = Awaited<ReturnType<RequestLimits['limiterOf']>>
-
-/** @returns the limiter of the caller @throws forbidden */
-async function admit(limits: RequestLimits, request: FastifyRequest): Promise<Admission> {
-  await refuseClosedAccount(request)
-  return limits.limiterOf(request.user.name, request.address)
+/**
+ * Where the policy limits requests, each waits for the limiter of its account or address. A write gets the allowance of
+ * the database's owner. Otherwise nothing of this happens.
+ * @returns no promise if nothing had to be waited for
+ * @throws forbidden, too_many_requests
+ */
+export function applyLimits(request: FastifyRequest, reply: FastifyReply): Promise<void> | undefined {
+  const { limits } = request.server.services.policy
+  if (limits === null) return undefined
+  if (request.routeOptions.config.credentials === 'ignored' || isServerAdmin(request.user)) return undefined
+  return waitForTurn(limits, request, reply)
 }
+
+async function waitForTurn(
+  limits: RequestLimits,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<void> {
+  await refuseClosedAccount(request)
+  const admission = await limits.limiterOf(request.user.name, request.address)
+  await new Promise<void>((resolve, reject) => waitForLimiter(admission, request, reply, resolve, reject))
+}
+
+type Admission = Awaited<ReturnType<RequestLimits['limiterOf']>>
 
 /**
  * Refuses an account without access, whatever its credentials: a cookie, a token or a proxy may not know of a suspension.
@@ -67,7 +74,8 @@ function waitForLimiter(
   { limiter, rate }: Admission,
   request: FastifyRequest,
   reply: FastifyReply,
-  done: HookHandlerDoneFunction,
+  onStart: () => void,
+  onRefusal: (error: unknown) => void,
 ): void {
   let isStarted = false
   let hasWaited = false
@@ -82,11 +90,11 @@ function waitForLimiter(
       isStarted = true
       // The allowance is read in the request's turn, since any caller may ask for any name.
       const begun = hasWaited ? reauthorize(request, reply) : setAllowance(request)
-      begun.then(() => done(), done)
+      begun.then(onStart, onRefusal)
     },
     refuse: (seconds) => {
       if (seconds === null) request.raw.socket.destroy()
-      else done(tooMany(reply, rate, seconds))
+      else onRefusal(tooMany(reply, rate, seconds))
     },
   }
   request.leaveLimiter = leave
