@@ -200,7 +200,7 @@ async function updateDocuments(
     isNearLimit: allowance !== undefined && isNearLimit(allowance, edits),
   }
   await attemptUpdates(store, writer, ordinary, checks, tally)
-  await attemptUpdates(store, writer, designs, checks, tally)
+  if (designs.length > 0) await attemptUpdates(store, writer, designs, checks, tally)
   if (deletions.since !== NO_TOMBSTONES) {
     const { docCount } = await store.view()
     // The document existed one millisecond earlier, whatever the clock shows when the deletion is stored.
