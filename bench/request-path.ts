@@ -10,8 +10,10 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { Session } from 'node:inspector'
+import { SourceMap } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -20,11 +22,12 @@ import { BroadcastChannel, isMainThread } from 'node:worker_threads'
 
 const MAIN = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url))
 const DIST = new URL('../dist/', import.meta.url).href
+const SRC = new URL('../src/', import.meta.url).href
 const COUNTING = 'SETTEE_REQUEST_PATH'
 /** The time for a request in milliseconds, including the background writes that it causes. */
 const WINDOW_MS = 400
 
-/** Calls by function, as `folder/file.js name:offset`. */
+/** Calls by function, as `folder/file.js name:offset` in dist/. */
 type Calls = Record<string, number>
 
 function countInThisThread(): void {
@@ -80,6 +83,29 @@ async function callsDuring(server: ChildProcess, act: () => Promise<unknown>): P
   return takeCalls(server)
 }
 
+const sources = new Map<string, (offset: number) => string>()
+
+/** @returns the function as `folder/file.ts name:offset`, with the file of its source and the offset in the bundle */
+function inSources(key: string): string {
+  const file = key.slice(0, key.indexOf(' '))
+  const named = key.slice(file.length + 1)
+  const sourceAt = sources.get(file) ?? sourcesOf(new URL(file, DIST))
+  sources.set(file, sourceAt)
+  return `${sourceAt(Number(named.slice(named.lastIndexOf(':') + 1)))} ${named}`
+}
+
+/** Finds the source of each offset in a file of the bundle. */
+function sourcesOf(file: URL): (offset: number) => string {
+  const text = readFileSync(file, 'utf8')
+  const map = new SourceMap(JSON.parse(readFileSync(new URL(`${file.href}.map`), 'utf8')))
+  return (offset) => {
+    const before = text.slice(0, offset)
+    const entry = map.findEntry(before.split('\n').length - 1, offset - before.lastIndexOf('\n') - 1)
+    if (!('originalSource' in entry)) throw new Error(`${file.href}: no source of offset ${offset}`)
+    return new URL(entry.originalSource, file).href.slice(SRC.length)
+  }
+}
+
 /** How many times a request is repeated. */
 const TIMES = 5
 
@@ -119,7 +145,7 @@ async function measure(filter: string | undefined): Promise<void> {
     const address = await readyAddress(server)
     for (const way of waysTo(address)) {
       const { name } = way
-      const functions = await functionsOf(server, way)
+      const functions = (await functionsOf(server, way)).map(inSources)
       const files = new Set(functions.map((key) => key.split(' ', 1)[0] ?? ''))
       const folders = new Set([...files].map((file) => file.split('/', 1)[0]))
       console.log(

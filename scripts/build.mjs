@@ -23,6 +23,8 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const dist = join(root, 'dist')
 const stamp = join(dist, '.stamp')
 const entry = join('cli', 'main.js')
+/** The types of the package's `exports`. */
+const DECLARATIONS = ['index.d.ts', join('core', 'address.d.ts')]
 
 function filesIn(folder) {
   return readdirSync(join(root, folder), { recursive: true, withFileTypes: true })
@@ -47,7 +49,12 @@ function consoleFiles() {
 
 /** One line per input: path, size, time. */
 function inputs() {
-  const settings = ['package.json', 'tsconfig.json', 'tsconfig.build.json'].map((name) => join(root, name))
+  const settings = [
+    'package.json',
+    'tsconfig.json',
+    'tsconfig.build.json',
+    join('scripts', 'bundle.mjs'),
+  ].map((name) => join(root, name))
   return [...sourceFiles(), ...consoleFiles(), ...settings]
     .sort((a, b) => (a < b ? -1 : 1))
     .map((path) => {
@@ -76,18 +83,38 @@ function fail(message) {
   process.exit(1)
 }
 
+/** Removes the declarations that those of the package's `exports` do not need: nearly all. */
+function removeUnpublished(folder) {
+  const needed = new Set(DECLARATIONS.map((name) => join(folder, name)).filter(existsSync))
+  for (const file of needed) {
+    for (const [, path] of readFileSync(file, 'utf8').matchAll(
+      /\b(?:from|import)\b\s*\(?['"](\.[^'"]+)\.ts['"]/g,
+    )) {
+      needed.add(join(dirname(file), `${path}.d.ts`))
+    }
+  }
+  for (const entry of readdirSync(folder, { recursive: true, withFileTypes: true })) {
+    const file = join(entry.parentPath, entry.name)
+    if (entry.isFile() && !needed.has(file)) rmSync(file)
+  }
+}
+
 /** Builds into a separate folder, which replaces dist/ only when it is complete. */
-function build({ compiler, bundler }, wanted) {
+async function build({ compiler, pageBundler }, wanted) {
   console.error(
     'settee: building dist/, which takes a while, and is needed once and after each change of the source ...',
   )
   const partial = join(root, `.dist-${process.pid}`)
   rmSync(partial, { recursive: true, force: true })
   try {
+    // The declarations, and errors in types.
     if (!succeeds(compiler, ['-p', 'tsconfig.build.json', '--outDir', partial])) return false
+    removeUnpublished(partial)
+    const { bundle } = await import('./bundle.mjs')
+    await bundle(join(root, 'src'), partial)
     const page = ['--outDir', join(partial, 'console'), '--emptyOutDir', '--logLevel', 'warn']
-    if (!succeeds(bundler, ['build', 'console', ...page])) return false
-    // Tables and licences, which the compiler leaves out.
+    if (!succeeds(pageBundler, ['build', 'console', ...page])) return false
+    // Tables and licences, which the bundle leaves out.
     for (const file of sourceFiles().filter((name) => !name.endsWith('.ts'))) {
       copyFileSync(file, join(partial, file.slice(join(root, 'src').length)))
     }
@@ -96,6 +123,9 @@ function build({ compiler, bundler }, wanted) {
     rmSync(dist, { recursive: true, force: true })
     renameSync(partial, dist)
     return true
+  } catch (error) {
+    console.error(error)
+    return false
   } finally {
     rmSync(partial, { recursive: true, force: true })
   }
@@ -103,12 +133,12 @@ function build({ compiler, bundler }, wanted) {
 
 const built = existsSync(join(dist, entry))
 const compiler = programOf('typescript', 'tsc')
-const bundler = programOf('vite', 'vite')
-if (!existsSync(join(root, 'src')) || compiler === null || bundler === null) {
+const pageBundler = programOf('vite', 'vite')
+if (!existsSync(join(root, 'src')) || compiler === null || pageBundler === null) {
   if (!built) fail('dist/ is missing and cannot be built here; run npm ci first.')
 } else {
   const wanted = inputs()
   const fresh = built && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted
-  if ((!fresh || process.argv.includes('--force')) && !build({ compiler, bundler }, wanted))
+  if ((!fresh || process.argv.includes('--force')) && !(await build({ compiler, pageBundler }, wanted)))
     fail('the build failed.')
 }

@@ -19,10 +19,17 @@ async function main(): Promise<void> {
     const code = await parseCommand(process.argv.slice(2)).run(process.env)
     if (code !== undefined) process.exitCode = code
   } catch (error) {
-    if (!(error instanceof UsageError)) throw error
+    if (!(error instanceof UsageError)) throw await withSources(error)
     console.error(`settee: ${error.message} See settee --help.`)
     process.exitCode = 1
   }
+}
+
+/** Makes the stack name the sources, which Node prints. */
+async function withSources(error: unknown): Promise<unknown> {
+  const { sourceTrace } = await import('../core/source-trace.ts')
+  if (error instanceof Error && error.stack !== undefined) error.stack = sourceTrace(error.stack)
+  return error
 }
 
 await main()

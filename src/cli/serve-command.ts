@@ -1,8 +1,9 @@
 import { closeSync, openSync } from 'node:fs'
-import { extname } from 'node:path'
 import { isatty } from 'node:tty'
 import { fileURLToPath } from 'node:url'
 import { startFailureLine } from '../config/start-error.ts'
+import { programModule } from '../core/program-files.ts'
+import { sourceTrace } from '../core/source-trace.ts'
 import { dataFolder } from './operate.ts'
 import type { ServeCommand } from './serve-arguments.ts'
 
@@ -135,7 +136,7 @@ export async function runUntilSignalled(
 }
 
 function stackOf(fault: unknown): string {
-  return fault instanceof Error ? (fault.stack ?? fault.message) : String(fault)
+  return fault instanceof Error ? sourceTrace(fault.stack ?? fault.message) : String(fault)
 }
 
 /** @param code the exit code after a clean stop */
@@ -195,7 +196,7 @@ function restartWithMemorySettings(): void {
   const wanted = memorySettings(process)
   // execve exists since Node 22.15, except on Windows.
   if (wanted === null || process.execve === undefined || process.platform === 'win32') return
-  const main = fileURLToPath(new URL(`./main${extname(import.meta.url)}`, import.meta.url))
+  const main = fileURLToPath(programModule('cli/main'))
   const args = [process.execPath, ...wanted.execArgv, main, ...process.argv.slice(2)]
   process.execve(process.execPath, args, wanted.env)
 }

@@ -1,6 +1,7 @@
 import { constants, openSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { type DestinationStream, type Logger, pino } from 'pino'
+import { sourceTrace } from '../core/source-trace.ts'
 import type { Config } from './config.ts'
 import type { LogTail } from './log-tail.ts'
 import { StartError } from './start-error.ts'
@@ -73,6 +74,7 @@ export function makeLogger(config: Config, { tty, tail }: LoggerOptions): Loggin
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
       redact: REDACTED,
+      serializers: { err: loggedFault },
     },
     {
       write: (line: string) => {
@@ -102,6 +104,14 @@ export function makeLogger(config: Config, { tty, tail }: LoggerOptions): Loggin
     return ended(last)
   }
   return { logger: logger as unknown as Logger, close }
+}
+
+/** As pino logs it, with the positions in the sources. A fault of a thread may come as a text. */
+function loggedFault(fault: unknown): unknown {
+  if (typeof fault === 'string') return sourceTrace(fault)
+  const logged = pino.stdSerializers.err(fault as Error)
+  if (logged !== fault) logged.stack = sourceTrace(logged.stack)
+  return logged
 }
 
 function pinoLevel(name: string | undefined): string {

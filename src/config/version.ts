@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs'
+import { programFile } from '../core/program-files.ts'
 
-/** @returns the version in package.json, two folders above this file in both src/ and dist/ */
+/** @returns the version in package.json, which is beside src/ and dist/ */
 export function setteeVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8')
+  const text = readFileSync(programFile('../package.json'), 'utf8')
   return (JSON.parse(text) as { version: string }).version
 }

@@ -4,8 +4,8 @@
  */
 
 import { availableParallelism } from 'node:os'
-import { extname } from 'node:path'
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads'
+import { programModule } from '../core/program-files.ts'
 import type { Introduction, SandboxAccess, SandboxNotice, SandboxThreadOptions } from './messages.ts'
 import { type FunctionLimits, MAX_SLOTS, type Slot, SlotTable } from './slot-table.ts'
 
@@ -194,7 +194,7 @@ export class SandboxPool {
   }
 
   get #entry(): URL {
-    return this.#options.entry ?? new URL(`./sandbox-worker${extname(import.meta.url)}`, import.meta.url)
+    return this.#options.entry ?? programModule('sandbox/sandbox-worker')
   }
 
   #follow(thread: SandboxThread): void {

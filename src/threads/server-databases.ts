@@ -1,9 +1,9 @@
 /** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
-import { extname } from 'node:path'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { asCouchError, CouchError, unpackError } from '../core/errors.ts'
 import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
+import { programModule } from '../core/program-files.ts'
 import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import type { NormalSelector } from '../query/normal-selector.ts'
@@ -105,7 +105,7 @@ export class ServerDatabases implements OwnedDatabases {
       maxThreads: sandboxThreads(settings.limits),
       onFault,
     })
-    const entry = threadEntry ?? new URL(`./host${extname(import.meta.url)}`, import.meta.url)
+    const entry = threadEntry ?? programModule('threads/host')
     const checking = {
       location,
       entry,

@@ -47,6 +47,29 @@ t.test('lines go to log/file, at log/level, and both change at once', async (t) 
   t.equal(statSync(second).mode & 0o777, 0o600)
 })
 
+t.test('a fault of a thread is logged as it came, and an error with its stack', async (t) => {
+  const dataDir = t.testdir()
+  const file = join(dataDir, 'x.log')
+  const config = await openConfig({ dataDir, env: {}, flags: { logFile: file } })
+  const { logger, close } = makeLogger(config, { tty: false })
+  const fault = new TypeError('wrong', { cause: new Error('the cause') })
+  logger.error({ err: fault }, 'an error')
+  logger.error({ err: 'Error: of a thread\n    at x' }, 'a text')
+  logger.error({ err: { code: 'not_found' } }, 'no error')
+  await close()
+  t.match(linesOf(file), [
+    {
+      err: {
+        type: 'TypeError',
+        message: 'wrong: the cause',
+        stack: /^TypeError: wrong\n.*logger\.test\.ts.*the cause/s,
+      },
+    },
+    { err: 'Error: of a thread\n    at x' },
+    { err: { code: 'not_found' } },
+  ])
+})
+
 t.test('every level of CouchDB means something', async (t) => {
   const dataDir = t.testdir()
   const config = await openConfig({ dataDir, env: {}, flags: { logFile: join(dataDir, 'x.log') } })

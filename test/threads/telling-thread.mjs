@@ -2,9 +2,8 @@
 // settings or a deletion, when the document `commit`, `settings` or `deletion` is asked for.
 import { parentPort } from 'node:worker_threads'
 
-const isBuilt = process.env.SETTEE_TEST_BUILT === 'true'
-const store = isBuilt ? '../../dist/storage/sqlite/store.js' : '../../src/storage/sqlite/store.ts'
-const { SqliteStore } = await import(store)
+// Always from the sources: in dist/, a class is part of a larger file.
+import { SqliteStore } from '../../src/storage/sqlite/store.ts'
 
 const EVENTS = {
   commit: { type: 'committed', updateSeq: 77, epoch: 'another', updates: 0 },
@@ -27,7 +26,7 @@ parentPort.postMessage = (messages, ...rest) => {
   postMessage.call(parentPort, messages, ...rest)
 }
 
-await import('../helpers/database-thread.mjs')
+await import('../../src/threads/host.ts')
 
 parentPort.on('message', (requests) => {
   for (const { args } of requests) {

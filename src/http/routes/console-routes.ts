@@ -7,15 +7,14 @@ import { fileURLToPath } from 'node:url'
 import files from '@fastify/static'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { CouchError } from '../../core/errors.ts'
+import { programFile } from '../../core/program-files.ts'
 import { pathParams } from '../request-params.ts'
 import { type Path, registerPaths } from '../route-table.ts'
 import type { Handler } from '../services.ts'
 import { useConfiguredPolicy } from '../transport/page-policy.ts'
 
 /** The build: in dist/ beside this code, or in dist/ beside the sources. */
-const FOLDERS = ['../../console/', '../../../dist/console/'].map((path) =>
-  fileURLToPath(new URL(path, import.meta.url)),
-)
+const FOLDERS = ['console/', '../dist/console/'].map((path) => fileURLToPath(programFile(path)))
 
 const INDEX = 'index.html'
 /** Compressed copies, which are sent in place of the files that they belong to. */

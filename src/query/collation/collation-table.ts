@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs'
 import { getEnvironmentData, setEnvironmentData } from 'node:worker_threads'
 import { brotliDecompressSync } from 'node:zlib'
+import { programFile } from '../../core/program-files.ts'
 
 /** Stands in indexes that hold sort keys: another version means other bytes for the same text. */
 export const COLLATION_VERSION = 'icu-72.1-1'
@@ -89,7 +90,7 @@ function sharedMemory(): SharedArrayBuffer | undefined {
 }
 
 function load(): SharedArrayBuffer {
-  const bytes = brotliDecompressSync(readFileSync(new URL('./collation-table.bin', import.meta.url)))
+  const bytes = brotliDecompressSync(readFileSync(programFile('query/collation/collation-table.bin')))
   const memory = new SharedArrayBuffer(bytes.length)
   new Uint8Array(memory).set(bytes)
   fillHan(tableOf(memory), hanRanges(memory))

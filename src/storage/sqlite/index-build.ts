@@ -4,19 +4,17 @@
  */
 import { existsSync, renameSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { Worker } from 'node:worker_threads'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
+import { programModule } from '../../core/program-files.ts'
 import { keysSum, placed, rowSum } from '../index-rows.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
-import { readPosition, removeFile, tables, writePosition } from './index-file.ts'
-import { countStretches } from './index-stretches.ts'
+import { readPosition, removeFile, writePosition } from './index-file.ts'
+import type { SortJob } from './index-sort.ts'
 import { fileBytes, logOf, syncPathNow } from './page-copy.ts'
-
-/** Memory for pages while the rows are sorted, in kB. */
-const SORT_CACHE_KB = 16 * 1024
 
 interface BuildOptions {
   /** The path of the store's file. */
@@ -27,11 +25,6 @@ interface BuildOptions {
   isClosed(): boolean
   /** Closes the store's file, calls the function, and opens the file again. */
   publish(put: () => void): void
-}
-
-/** Begins the message by which a thread knows that it is to sort. */
-interface SortJob {
-  readonly sortIndex: { readonly staged: string; readonly sorted: string; readonly indexes: number }
 }
 
 export class StagedBuild implements IndexBuild {
@@ -167,7 +160,7 @@ export class StagedBuild implements IndexBuild {
   async finish(): Promise<void> {
     const { path, indexes, publish, isClosed } = this.#options
     removeFile(this.#sorted)
-    const job = { sortIndex: { staged: this.#staged, sorted: this.#sorted, indexes } }
+    const job = { staged: this.#staged, sorted: this.#sorted, indexes }
     // The thread closes the file last, since the last to close a file checkpoints its log.
     try {
       await sortInThread(job, () => this.#connection.close())
@@ -215,7 +208,7 @@ export function removeBuild(path: string): void {
 /** @param onOpened called when the thread has opened the staged file @throws the fault of the thread */
 function sortInThread(job: SortJob, onOpened: () => void): Promise<void> {
   return new Promise((resolve, reject) => {
-    const worker = new Worker(new URL(import.meta.url), { workerData: job })
+    const worker = new Worker(programModule('storage/sqlite/index-sort'), { workerData: job })
     worker.once('message', onOpened)
     worker.once('error', reject)
     worker.once('exit', (code) => {
@@ -224,33 +217,3 @@ function sortInThread(job: SortJob, onOpened: () => void): Promise<void> {
     })
   })
 }
-
-function isSortJob(data: unknown): data is SortJob {
-  return typeof data === 'object' && data !== null && 'sortIndex' in data
-}
-
-/** Writes the rows of the staged file to a new file, in their order. */
-function sort({ staged, sorted, indexes }: SortJob['sortIndex']): void {
-  const file = new Connection(sorted, { isDraft: true })
-  // The file is used only when it is complete.
-  file.pragma('journal_mode = OFF')
-  // The rows may need more memory than there is.
-  file.pragma('temp_store = FILE')
-  file.pragma(`cache_size = -${SORT_CACHE_KB}`)
-  file.prepare('ATTACH ? AS staged').run(staged)
-  file.prepare('SELECT * FROM staged.meta').all()
-  parentPort?.postMessage('opened')
-  file.begin()
-  file.exec(tables(indexes))
-  file.exec('INSERT INTO meta SELECT * FROM staged.meta')
-  file.exec('INSERT INTO docs SELECT * FROM staged.docs ORDER BY id')
-  for (let index = 0; index < indexes; index++) {
-    file.exec(`INSERT INTO rows_${index} SELECT * FROM staged.rows_${index} ORDER BY k`)
-    file.exec(countStretches(index))
-  }
-  file.commit()
-  file.close()
-  syncPathNow(sorted)
-}
-
-if (!isMainThread && isSortJob(workerData)) sort(workerData.sortIndex)

@@ -2,6 +2,7 @@ import { once } from 'node:events'
 import {
   cpSync,
   existsSync,
+  globSync,
   mkdirSync,
   readFileSync,
   rmSync,
@@ -13,7 +14,7 @@ import {
 import { mkdtemp, rm } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import t, { type Test } from 'tap'
 import { ROOT, start } from '../../cli/child.ts'
 
@@ -60,16 +61,31 @@ t.test('dist is built once, and again when an input has changed', async (t) => {
   const first = stampOf(folder)
   t.strictSame(await build(t, folder), { code: 0, stdout: '', stderr: '' })
   t.equal(stampOf(folder), first, 'nothing to do')
-  writeFileSync(join(folder, 'src', 'extra.ts'), 'export const extra = 1\n')
-  utimesSync(join(folder, 'src', 'extra.ts'), 1, 1) // an old file counts as well
+  writeFileSync(join(folder, 'src', 'extra.txt'), 'a table\n')
+  utimesSync(join(folder, 'src', 'extra.txt'), 1, 1) // an old file counts as well
   await build(t, folder)
-  t.ok(existsSync(join(folder, 'dist', 'extra.js')))
-  rmSync(join(folder, 'src', 'extra.ts'))
+  t.ok(existsSync(join(folder, 'dist', 'extra.txt')))
+  rmSync(join(folder, 'src', 'extra.txt'))
   await build(t, folder)
-  t.notOk(existsSync(join(folder, 'dist', 'extra.js')), 'output of a removed file goes')
+  t.notOk(existsSync(join(folder, 'dist', 'extra.txt')), 'output of a removed file goes')
   const last = stampOf(folder)
   await build(t, folder, '--force')
   t.not(stampOf(folder), last)
+})
+
+t.test('modules are bundled, and types that nobody can import are left out', async (t) => {
+  const folder = await project(t)
+  writeFileSync(
+    join(folder, 'src', 'index.ts'),
+    "import { word } from './cli/word.ts'\nexport const face: typeof word = word\n",
+  )
+  await build(t, folder)
+  const files = globSync('**/*.{js,d.ts}', { cwd: join(folder, 'dist'), exclude: ['console'] })
+  t.strictSame(files.map((file) => dirname(file)).sort(), ['.', '.', 'chunks', 'cli', 'cli'])
+  t.match(await start(t, process.execPath, [join(folder, 'dist', 'index.js')], { cwd: folder }).ended, {
+    code: 0,
+    stderr: '',
+  })
 })
 
 t.test('a failed build leaves dist unchanged', async (t) => {
