@@ -48,6 +48,7 @@ export async function bundle(src, out) {
   const build = await rolldown({
     input: Object.fromEntries(entries.map((path) => [path, idOf(path)])),
     platform: 'node',
+    transform: { target: 'node22' },
     // Packages are installed beside settee.
     external: /^[^./]/,
     onLog(_level, { message }) {

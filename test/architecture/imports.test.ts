@@ -1,4 +1,5 @@
 /** The rules of architecture.md, "Layers", and of the house's style, that a reader of one file alone cannot see broken. */
+import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import {
   circles,
@@ -102,6 +103,25 @@ t.test('modules that few servers need are not loaded at the start', async (t) =>
     /^import (?!type\b).*'(?:re2js|pino-pretty|jose|prom-client|@fastify\/rate-limit|@fastify\/static|node:https?)'/
   t.same(
     linesWith(loaded, costly, ({ code }) => code),
+    [],
+  )
+})
+
+t.test('no module finds a file by its own place, which is another one in the bundle', async (t) => {
+  const others = sources.filter(({ path }) => path !== 'core/program-files.ts')
+  t.same(
+    linesWith(others, /(?<!createRequire\()import\.meta\b/, ({ code }) => code),
+    [],
+  )
+})
+
+t.test('what is started by path is an entry of the bundle', async (t) => {
+  const script = await readFile(new URL('../../scripts/bundle.mjs', import.meta.url), 'utf8')
+  const entries = /const ENTRIES = \[([^\]]*)\]/.exec(script)?.[1] ?? ''
+  const started = sources.flatMap(({ code }) => [...code.matchAll(/\bprogramModule\('([^']+)'\)/g)])
+  t.ok(started.length > 3)
+  t.same(
+    started.map(([, path]) => path).filter((path) => !entries.includes(`'${path}'`)),
     [],
   )
 })
