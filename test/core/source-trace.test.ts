@@ -21,7 +21,7 @@ t.test('positions in a bundle are shown as those in the sources', async (t) => {
     ['2:100', 'b.ts:34:1'],
     ['4:1', 'b.ts:1:4'],
     ['4:9', 'b.ts:1:4'],
-  ]) {
+  ] as const) {
     t.equal(shown(`dist/x.js:${position}`), `    at f (${root}src/${source})`, position)
   }
   for (const same of ['dist/x.js:1:1', 'dist/y.js:1:1', 'dist/z.js:1:1']) {
