@@ -46,8 +46,11 @@ export function adminAccounts(config: Config): Accounts {
     isSettled: () => true,
     onChange: (listener) =>
       config.onChange((section, name) => {
+        if (section !== ADMINS) return
         // Without any admin everybody has access, so the first and the last admin change everybody's rights.
-        if (section === ADMINS) listener(adminCount(config) < 2 ? 'all' : new Set([name]))
+        if (adminCount(config) < 2) listener('all')
+        // By its name too: the tokens of a deleted admin are revoked at once, before it can be made again.
+        listener(new Set([name]))
       }),
   }
 }

@@ -199,6 +199,27 @@ t.test('accounts', async (t) => {
   t.notMatch(existsSync(config.path) ? readFileSync(config.path, 'utf8') : '', 'anna')
 })
 
+t.test(
+  'each change of an admin is told by the name, and that of the first or last one as a change of all',
+  async (t) => {
+    const config = await open(t)
+    const accounts = adminAccounts(config)
+    const told: (string | string[])[] = []
+    const stop = accounts.onChange((names) => told.push(names === 'all' ? names : [...names]))
+    t.teardown(stop)
+    for (const [change, expected] of [
+      [() => setAdmin(config, 'anna', 'x'), ['all', ['anna']]],
+      [() => setAdmin(config, 'bob', 'x'), [['bob']]],
+      // Anna is left alone: the tokens of bob are revoked by this, before there can be another bob.
+      [() => deleteAdmin(config, 'bob'), ['all', ['bob']]],
+      [() => deleteAdmin(config, 'anna'), ['all', ['anna']]],
+    ] as const) {
+      await change()
+      t.strictSame(told.splice(0), expected)
+    }
+  },
+)
+
 t.test('only the role _admin makes a server admin', (t) => {
   const refused = {
     name: 'CouchError',
