@@ -4,17 +4,15 @@ import type { Config } from './config/config.ts'
 import { bodyFilesOf, uuidRulesOf } from './config/settings.ts'
 import { AMPLE_SPACE } from './core/types.ts'
 import { uuidMaker } from './core/uuids.ts'
-import { access } from './http/plugins/access-rules.ts'
 import { admission } from './http/plugins/admission.ts'
 import { authentication } from './http/plugins/authentication.ts'
-import { couchHeaders, jsonp, methods, preferMinimal, requestId } from './http/plugins/couch-headers.ts'
+import { methods, preferMinimal, requestId } from './http/plugins/couch-headers.ts'
 import { cors } from './http/plugins/cross-origin.ts'
 import { draining } from './http/plugins/draining.ts'
 import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
 import { requestLog } from './http/plugins/request-log.ts'
 import { metrics } from './http/plugins/request-metrics.ts'
 import { revocation } from './http/plugins/revocation.ts'
-import { tenancy } from './http/plugins/tenancy.ts'
 import { parseQuery } from './http/request-params.ts'
 import { registerPaths, validatorCompiler } from './http/route-table.ts'
 import { accountRoutes } from './http/routes/account-routes.ts'
@@ -137,10 +135,8 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('largeBodies', new LargeBodies())
   app.decorate('bodyFiles', services.bodyFiles ?? bodyFilesOf(config, space, tmpDir))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [draining, methods, metrics, couchHeaders, requestLog, cors, errors, jsonp]) {
-    await app.register(plugin)
-  }
-  for (const plugin of [authentication, tenancy, access, revocation, admission]) await app.register(plugin)
+  for (const plugin of [draining, methods, metrics, requestLog, cors, errors]) await app.register(plugin)
+  for (const plugin of [authentication, revocation, admission]) await app.register(plugin)
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
   await registerRoutes(app)
   if (config.boolean('settee', 'console')) await registerConsole(app)

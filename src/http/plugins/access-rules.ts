@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyRequest } from 'fastify'
-import fp from 'fastify-plugin'
 import { isServerAdmin, requireMetricsReader, requireServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
 import { checkDatabaseName, holdsAccounts, isListedByServerAdmins } from '../../core/ids.ts'
@@ -29,13 +28,6 @@ export function databaseOf(request: FastifyRequest): DatabaseHandle {
   if (request.database === null) throw new Error(`No database on ${request.routeOptions.url}`)
   return request.database
 }
-
-export const access = fp(
-  async (app) => {
-    app.decorateRequest('database', null)
-  },
-  { name: 'access', dependencies: ['authentication'] },
-)
 
 /**
  * Checks the caller against the rule of the matched route (protocol.md 1.4, 11.4), and finds the route's database. For

@@ -13,6 +13,9 @@ import { applyLimits } from './tenancy.ts'
 
 export const admission = fp(
   async (app) => {
+    // What the checks note on a request.
+    app.decorateRequest('setBodyTime').decorateRequest('jsonp', null)
+    app.decorateRequest('leaveLimiter', null).decorateRequest('database', null)
     app.addHook('onRequest', (request, reply, done) => {
       let admitted: Promise<void> | undefined
       try {
@@ -29,7 +32,10 @@ export const admission = fp(
       else admitted.then(() => done(), done)
     })
   },
-  { name: 'admission', dependencies: ['errors', 'jsonp', 'tenancy', 'access', 'revocation'] },
+  {
+    name: 'admission',
+    dependencies: ['draining', 'metrics', 'request-log', 'cors', 'errors', 'authentication', 'revocation'],
+  },
 )
 
 /** What every answer has, refusals too. @throws draining */

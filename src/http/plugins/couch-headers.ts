@@ -10,13 +10,6 @@ export const COUCHDB_VERSION = '3.5.0'
 const REQUEST_ID = /^[A-Za-z0-9_-]{1,36}$/
 const FIVE_HEX_DIGITS = 2 ** 20
 
-export const couchHeaders = fp(
-  async (app) => {
-    app.decorateRequest('setBodyTime')
-  },
-  { name: 'couch-headers' },
-)
-
 /** Sets the headers of every answer; protocol.md 1.1. (`Date` is Node's.) */
 export function setCouchHeaders(request: FastifyRequest, reply: FastifyReply): void {
   reply.headers({
@@ -112,13 +105,6 @@ const CALLBACK = /^[a-zA-Z0-9._[\]]{1,256}$/
 
 /** settee's own calls are never scripts: one of them shows what signs sessions, to which no web page may come. */
 const OWN_CALLS = /^\/_settee\//
-
-export const jsonp = fp(
-  async (app) => {
-    app.decorateRequest('jsonp', null)
-  },
-  { name: 'jsonp' },
-)
 
 /**
  * The callback of a GET if the configuration allows it.

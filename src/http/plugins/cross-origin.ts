@@ -24,7 +24,7 @@ export const cors = fp(
     app.decorate('cors', new CorsPolicies(app.services.config))
     app.decorate('isBoundHere', boundToLoopback(app))
   },
-  { name: 'cors', dependencies: ['couch-headers'] },
+  { name: 'cors' },
 )
 
 /**

@@ -36,7 +36,7 @@ export const errors = fp(
     app.setErrorHandler(answerError)
     app.setNotFoundHandler(refuseUnknownMethod)
   },
-  { name: 'errors', dependencies: ['couch-headers'] },
+  { name: 'errors' },
 )
 
 /** After how many seconds a client may try again when the store could not be reached. */

@@ -47,7 +47,7 @@ export const revocation = fp(
     })
     app.addHook('onClose', async () => stopCounting())
   },
-  { name: 'revocation', dependencies: ['authentication', 'access'] },
+  { name: 'revocation', dependencies: ['authentication'] },
 )
 
 /** Sections with the keys that sign callers' tokens. */

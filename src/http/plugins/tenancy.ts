@@ -1,6 +1,5 @@
 /** Applies the server's policy before a route runs: suspended accounts, rate limits, and what a write may still bring. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import fp from 'fastify-plugin'
 import { isServerAdmin } from '../../auth/accounts.ts'
 import type { LimitedRequest, RequestLimits } from '../../auth/policy.ts'
 import { CouchError } from '../../core/errors.ts'
@@ -14,13 +13,6 @@ declare module 'fastify' {
     leaveLimiter: (() => void) | null
   }
 }
-
-export const tenancy = fp(
-  async (app) => {
-    app.decorateRequest('leaveLimiter', null)
-  },
-  { name: 'tenancy', dependencies: ['authentication'] },
-)
 
 /**
  * Where the policy limits requests, each waits for the limiter of its account or address. A write gets the allowance of
