@@ -15,7 +15,7 @@ import { faultOf, PeerError } from './peer-error.ts'
 import { type Position, type ReplicationFilter, textParams } from './requests/replication-request.ts'
 
 interface LocalPeerOptions {
-  readonly databases: Pick<Databases, 'get' | 'serverUuid'>
+  readonly databases: Pick<Databases, 'get' | 'has' | 'serverUuid'>
   readonly name: string
   readonly user: UserCtx
   /** For people. */
@@ -163,7 +163,7 @@ export class LocalPeer implements Peer {
     try {
       return new Watch(await this.#options.databases.get(this.#options.name), signal)
     } catch (error) {
-      throw this.#faultOf(error)
+      throw await this.#faultOf(error)
     }
   }
 
@@ -196,7 +196,7 @@ export class LocalPeer implements Peer {
     try {
       yield* use(await databases.get(name), user)
     } catch (error) {
-      throw this.#faultOf(error)
+      throw await this.#faultOf(error)
     } finally {
       leave?.()
     }
@@ -206,15 +206,18 @@ export class LocalPeer implements Peer {
     try {
       return await work()
     } catch (error) {
-      throw this.#faultOf(error)
+      throw await this.#faultOf(error)
     }
   }
 
-  #faultOf(error: unknown): unknown {
+  async #faultOf(error: unknown): Promise<unknown> {
     if (!(error instanceof CouchError)) return error
-    const { address } = this.#options
-    if (error.code === 'no_database') return new PeerError('db_not_found', `could not open ${address}`)
-    return new PeerError(faultOf(error.code), `${address}: ${error.message}`, { cause: error })
+    const { databases, name, address } = this.#options
+    // A restore or a repair of damage may have replaced it meanwhile; the next try finds it.
+    const isReplaced = error.code === 'no_database' && (await databases.has(name).catch(() => true))
+    const fault = isReplaced ? new CouchError('unavailable', undefined, { cause: error }) : error
+    if (fault.code === 'no_database') return new PeerError('db_not_found', `could not open ${address}`)
+    return new PeerError(faultOf(fault.code), `${address}: ${fault.message}`, { cause: fault })
   }
 }
 

@@ -154,13 +154,14 @@ t.test(
     for (const path of ['body', 'content/picture', 'late']) t.equal(await read(`/notes/${path}`), 500, path)
     for (const path of ['body', 'content/picture'])
       await until(`${path} is restored`, async () => (await read(`/notes/${path}`)) === 200)
-    // The database begins a new epoch for the devices that may have `late`, which ends answers that are under way.
-    let content: Awaited<ReturnType<typeof call>> | null = null
+    // The database begins a new incarnation, for the devices that may have `late`, which ends answers that are under way.
+    let json: Awaited<ReturnType<typeof call>>['json']
     await until('an answer is whole', async () => {
-      content = await call('GET', '/notes/content?attachments=true').catch(() => null)
-      return content !== null
+      const answer = await call('GET', '/notes/content?attachments=true').catch(() => null)
+      if (answer !== null && answer.status !== 200) t.equal(answer.status, 503)
+      json = answer?.json
+      return answer?.status === 200
     })
-    const { json } = content as unknown as Awaited<ReturnType<typeof call>>
     t.match(json, { _rev: newer.rev, text: 'newer than the backup' })
     t.ok(Buffer.from(json._attachments.picture.data, 'base64').equals(PICTURE))
     t.equal(await read('/notes/late'), 500, 'the backup has no copy of it')

@@ -33,22 +33,26 @@ t.test('a database that is gone here is missing only if the store does not have 
   }
   const handle = Object.assign(Object.create(await one.databases.get('notes')), { info: gone })
   Object.assign(one.databases, { get: async () => handle, cached: () => handle })
-  const answers = async (has: () => Promise<boolean>) => {
-    Object.assign(one.databases, { has })
-    const { status, json } = await first('GET', '/notes', { auth })
-    return [status, json]
+  // On one node, a restore or a repair of damage does it.
+  for (const sharedWriters of [true, false]) {
+    Object.assign(one.databases, { sharedWriters })
+    const answers = async (has: () => Promise<boolean>) => {
+      Object.assign(one.databases, { has })
+      const { status, json } = await first('GET', '/notes', { auth })
+      return [status, json]
+    }
+    const unavailable = (reason: RegExp) => [503, { error: 'service_unavailable', reason }]
+    t.match(await answers(async () => true), unavailable(/./))
+    t.strictSame(await answers(async () => false), [
+      404,
+      { error: 'not_found', reason: 'Database does not exist.' },
+    ])
+    const unreachable = await answers(async () => {
+      throw new CouchError('store_unavailable')
+    })
+    t.match(unreachable, unavailable(/store .* cannot be reached/))
+    t.same(Object.keys(unreachable[1] as object), ['error', 'reason'])
   }
-  const unavailable = (reason: RegExp) => [503, { error: 'service_unavailable', reason }]
-  t.match(await answers(async () => true), unavailable(/./))
-  t.strictSame(await answers(async () => false), [
-    404,
-    { error: 'not_found', reason: 'Database does not exist.' },
-  ])
-  const unreachable = await answers(async () => {
-    throw new CouchError('store_unavailable')
-  })
-  t.match(unreachable, unavailable(/store .* cannot be reached/))
-  t.same(Object.keys(unreachable[1] as object), ['error', 'reason'])
 })
 
 t.test('an admin whom one node removes is none on the other', async (t) => {

@@ -169,14 +169,14 @@ async function securedDatabase(
     return { database, security: await database.securityCopy() }
   } catch (error) {
     const isGone = error instanceof CouchError && error.code === 'no_database'
-    // Another node may have made another of this name, which is found once this one is known to be gone.
-    if (!isGone || !databases.sharedWriters || !(await databases.has(name))) throw error
+    // It may have a new incarnation, or another node may have made another of its name.
+    if (!isGone || !(await databases.has(name))) throw error
     const successor = await namedDatabase(request)
     return { database: successor, security: await securityOf(successor) }
   }
 }
 
-/** @throws unavailable where the database is there, but another node gives it a new incarnation just now */
+/** @throws unavailable where the database is there, but gets a new incarnation just now */
 async function securityOf(database: DatabaseHandle): Promise<SecurityObject | null> {
   try {
     return await database.securityCopy()

@@ -107,15 +107,15 @@ function translated(thrown: unknown): CouchError {
 }
 
 /**
- * A database that is there is not said to be missing. Another node may have deleted the one that a request was for, and made one of the
- * same name, or a failover or a restore of the store has begun a new incarnation of it, before this node knew. The request
- * cannot go to the new one, whose rights were not checked. Its client may try again.
+ * A database that is there is not said to be missing. A restore, a repair of damage or a failover may have begun a new incarnation
+ * of it while the request was under way, or another node has made another of its name. The request cannot go to the new one, whose
+ * rights were not checked. Its client may try again.
  * @returns the fault of the store if it cannot say whether the database is there
  */
 async function withReplacement(request: FastifyRequest, error: CouchError): Promise<CouchError> {
   const { database } = request
   const { databases } = request.server.services
-  if (error.code !== 'no_database' || !databases.sharedWriters || !database) return error
+  if (error.code !== 'no_database' || !database) return error
   try {
     const isThere = await databases.has(database.name)
     return isThere ? new CouchError('unavailable', undefined, { cause: error }) : error
