@@ -101,14 +101,17 @@ export class Pool {
 
   /**
    * The thread that serves a database, as {@link owningThread}.
-   * @throws unavailable for a time after the database has made its thread hang repeatedly
+   * @throws unavailable for a time after the database has made its thread hang repeatedly; as {@link owningThread}
    */
   servingThread(database: string): Thread | Promise<Thread> {
     if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
     return this.owningThread(database)
   }
 
-  /** The thread that owns a database until its {@link release}; while the database moves, the next one, after the move. */
+  /**
+   * The thread that owns a database until its {@link release}; while the database moves, the next one, after the move.
+   * @throws unavailable when the pool closes, unless there is a thread for it
+   */
   owningThread(database: string): Thread | Promise<Thread> {
     const moving = this.#moving.get(database)
     if (moving !== undefined) return moving.then(() => this.owningThread(database))
@@ -276,7 +279,9 @@ export class Pool {
     return slot
   }
 
+  /** @throws unavailable when the pool closes: nobody would end the thread */
   #startThread(): Thread {
+    if (this.#isClosing) throw new CouchError('unavailable')
     const { location, entry, sandboxes, onEvent, onGrowth } = this.#options
     const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {

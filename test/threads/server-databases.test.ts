@@ -1,10 +1,11 @@
 /** Databases are created, deleted and called over their threads. */
 import { readdirSync } from 'node:fs'
+import { setImmediate as turn } from 'node:timers/promises'
 import t from 'tap'
 import { PLAIN_CHANGES } from '../../src/changes/rows.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES } from '../../src/core/types.ts'
 import { ADMIN, body, jsonOf, text } from '../documents/helpers.ts'
-import { eventsOf, idsOf, put, serve, until } from './served.ts'
+import { eventsOf, idsOf, openFiles, put, serve, until } from './served.ts'
 
 t.test('databases are created, listed in byte order, and removed with their files', async (t) => {
   const { databases, dataDir } = await serve(t)
@@ -24,6 +25,23 @@ t.test('databases are created, listed in byte order, and removed with their file
     [],
   )
 })
+
+t.test(
+  'a database that is first called while they close gets no thread, which nobody would end',
+  async (t) => {
+    for (let turns = 0; turns < 8; turns++) {
+      const { databases, dataDir } = await serve(t)
+      await databases.create('notes')
+      const handle = await databases.get('notes')
+      const closing = databases.close()
+      for (let n = 0; n < turns; n++) await turn()
+      const outcome = await handle.info(ADMIN).catch((error: unknown) => error)
+      if (outcome instanceof Error) t.match(outcome, { code: 'unavailable' })
+      await closing
+      t.same(openFiles(dataDir), [])
+    }
+  },
+)
 
 t.test('an adopted uuid and remembered tokens count at once, and after a restart', async (t) => {
   const { databases, dataDir } = await serve(t)
