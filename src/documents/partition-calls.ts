@@ -42,7 +42,7 @@ async function partitionInfo(store: DatabaseStore, user: UserCtx, partition: str
 }
 
 /** Reads single documents. In a partitioned database, an id without a partition is refused, as in CouchDB. */
-export function documentReader(store: DatabaseStore): DocumentReader {
+export function documentReader(store: DocumentReader): DocumentReader {
   if (!store.partitioned) return store
   return {
     partitioned: true,

@@ -8,9 +8,9 @@ import type { UserCtx } from '../core/types.ts'
 import { type Branch, leafRev } from '../revisions/branch.ts'
 import { type MissingRevs, MissingSearch, type MissingStep, missingRevs } from '../revisions/missing.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import { soughtRevisions } from '../storage/touches.ts'
-import type { Body } from './database.ts'
+import type { Body, DocumentReader } from './database.ts'
 import type { Schema } from './json-parser.ts'
 import { unlessDamaged } from './render.ts'
 import { bodyObject } from './request-body.ts'
@@ -41,7 +41,7 @@ const REVS: Schema = {
 
 /** Calls `take` for each document with missing revisions. */
 async function findMissing(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
   take: (id: string, found: MissingRevs) => void,
@@ -124,7 +124,7 @@ function soundBranches(doc: DocState | null): readonly Branch[] | null {
 
 /** For many revisions, which would hold the thread too long at once. */
 async function missingInSteps(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   id: string,
   requested: readonly string[],
@@ -187,7 +187,7 @@ class Members {
 }
 
 /** @throws invalid_revs_list, invalid_rev, too_large; as bodyObject */
-export async function revsDiff(store: DatabaseStore, user: UserCtx, body: Body): Promise<Uint8Array> {
+export async function revsDiff(store: DocumentReader, user: UserCtx, body: Body): Promise<Uint8Array> {
   const answer = new Members('{')
   await findMissing(store, user, body, (id, { missing, possibleAncestors }) => {
     const ancestors =
@@ -199,7 +199,7 @@ export async function revsDiff(store: DatabaseStore, user: UserCtx, body: Body):
 
 /** @throws as {@link revsDiff} */
 export async function missingRevsAnswer(
-  store: DatabaseStore,
+  store: DocumentReader,
   user: UserCtx,
   body: Body,
 ): Promise<Uint8Array> {

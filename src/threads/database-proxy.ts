@@ -4,19 +4,40 @@
  * does the work on the other thread.
  */
 import { CouchError } from '../core/errors.ts'
-import type { SecurityObject } from '../core/types.ts'
+import type { Limits, SecurityObject } from '../core/types.ts'
+import { bulkGet } from '../documents/bulk-get.ts'
+import type { Body, DocumentReader, OpenOptions } from '../documents/database.ts'
+import { openDocument } from '../documents/open.ts'
+import { documentReader } from '../documents/partition-calls.ts'
+import { missingRevsAnswer, revsDiff } from '../documents/revs-diff.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
 import { FOREIGN_EVENT_MS } from '../storage/store-events.ts'
-import type { DatabaseEvent, DatabaseHandle } from './databases.ts'
+import type { DatabaseEvent, DatabaseHandle, TextMethod } from './databases.ts'
+import { type InPlaceReads, isAnswer } from './in-place-reads.ts'
+import { shortBytesAsTexts } from './message-bytes.ts'
 import { StreamReader } from './rpc-stream.ts'
-import { type SharedAnswers, sharedBodyText } from './shared-answers.ts'
+import { type Chunks, type SharedAnswers, SharedReader, sharedBodyText } from './shared-answers.ts'
 import { type Thread, withOwner } from './thread.ts'
 import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
 
 type Args<M extends keyof ServedDatabase> = Parameters<ServedDatabase[M]>
 
 type Listener = (event: DatabaseEvent) => void
+
+/** What answers on this thread, for all databases. */
+export interface AnswersHere {
+  readonly answers: SharedAnswers
+  readonly reads: InPlaceReads
+  limits(): Limits
+  /** Whether each member of a database may read each of its documents. */
+  isPlain(name: string): boolean
+}
+
+/** The longest body of a request that is answered on this thread, in bytes: it names about 200 documents. */
+const MAX_BODY_BYTES = 8 * 1024
+/** The longest answer of a `_bulk_get`, in bytes. */
+const MAX_ANSWER_BYTES = 1024 * 1024
 
 export class DatabaseProxy implements DatabaseHandle {
   readonly entry: DatabaseEntry
@@ -30,24 +51,24 @@ export class DatabaseProxy implements DatabaseHandle {
   #copiedAt = 0
   /** Where other nodes write: releases the store, which stays open while anybody listens. */
   #held: Promise<(() => void) | undefined> | undefined
-  readonly #answers: SharedAnswers | null
+  readonly #here: AnswersHere | null
   /** Counts changes, since an answer is shared only while nothing has changed. */
   #state = 0
 
   /**
    * @param owner the thread that owns the database at the time of a call
-   * @param answers of all databases; null where other nodes write, whose commits are told later than they can be read
+   * @param here null where other nodes write, whose commits are told later than they can be read
    */
-  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, answers: SharedAnswers | null) {
+  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, here: AnswersHere | null) {
     this.entry = entry
     this.#owner = owner
-    this.#answers = answers
+    this.#here = here
     this.#lastKnown = entry.lastKnown
   }
 
   /** Whether other nodes write to the database. */
   get #isShared(): boolean {
-    return this.#answers === null
+    return this.#here === null
   }
 
   get name(): string {
@@ -161,7 +182,9 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   open(...args: Args<'open'>): ReturnType<DatabaseHandle['open']> {
-    return this.#call('open', args)
+    const [user, id, options] = args
+    const reader = isOfWinner(options) ? this.#reader() : null
+    return this.#read('open', args, reader && openDocument(reader, user, id, options))
   }
 
   openRevs(...args: Args<'openRevs'>) {
@@ -201,14 +224,27 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   bulkGet(...args: Args<'bulkGet'>) {
-    const ask = () => this.#stream('bulkGet', args)
     const [user, body, options] = args
-    if (this.#answers === null || options.attachments) return ask()
-    const text = sharedBodyText(body)
-    if (text === null) return ask()
+    const here = this.#here
+    const text = here === null || options.attachments ? null : sharedBodyText(body)
+    if (here === null || text === null) return this.#stream('bulkGet', args)
+    const ask = () => this.#bulkGet(here, args)
     const { name, roles } = user
     const key = [this.incarnation, this.#state, name, roles, options]
-    return this.#answers.read(JSON.stringify(key) + text, ask)
+    return here.answers.read(JSON.stringify(key) + text, ask)
+  }
+
+  #bulkGet({ limits }: AnswersHere, args: Args<'bulkGet'>): Chunks {
+    const stream = () => this.#stream('bulkGet', args)
+    const [user, body, options] = args
+    const reader = this.#reader()
+    if (reader === null) return stream()
+    const answer = whole(bulkGet(reader, user, body, options, limits())).catch((error: unknown) => {
+      if (isAnswer(error)) throw error
+      return null
+    })
+    answer.catch(() => undefined)
+    return new SharedReader(answer, stream)
   }
 
   bulkGetMixed(...args: Args<'bulkGetMixed'>) {
@@ -216,11 +252,15 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   revsDiff(...args: Args<'revsDiff'>): ReturnType<DatabaseHandle['revsDiff']> {
-    return this.#call('revsDiff', args)
+    const [user, body] = args
+    const reader = isShort(body) ? this.#reader() : null
+    return this.#read('revsDiff', args, reader && revsDiff(reader, user, body))
   }
 
   missingRevs(...args: Args<'missingRevs'>): ReturnType<DatabaseHandle['missingRevs']> {
-    return this.#call('missingRevs', args)
+    const [user, body] = args
+    const reader = isShort(body) ? this.#reader() : null
+    return this.#read('missingRevs', args, reader && missingRevsAnswer(reader, user, body))
   }
 
   allDocs(...args: Args<'allDocs'>) {
@@ -327,6 +367,27 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('readFilterBody', args)
   }
 
+  /** The database on this thread; null: its own thread is asked. */
+  #reader(): DocumentReader | null {
+    if (this.#here === null || this.#isRetired || !this.#here.isPlain(this.name)) return null
+    const reader = this.#here.reads.readerOf(this.entry)
+    return reader && documentReader(reader)
+  }
+
+  /** @param reading an answer of this thread; null: there is none. The database's thread is asked for what it cannot read */
+  async #read<M extends TextMethod>(
+    method: M,
+    args: Args<M>,
+    reading: ReturnType<ServedDatabase[M]> | null,
+  ): Promise<Awaited<ReturnType<DatabaseHandle[M]>>> {
+    try {
+      if (reading !== null) return shortBytesAsTexts(await reading) as Awaited<ReturnType<DatabaseHandle[M]>>
+    } catch (error) {
+      if (isAnswer(error)) throw error
+    }
+    return (await this.#call(method, args)) as Awaited<ReturnType<DatabaseHandle[M]>>
+  }
+
   async #call<M extends CallMethod>(
     method: M,
     args: readonly unknown[],
@@ -411,5 +472,27 @@ export class DatabaseProxy implements DatabaseHandle {
   /** From now on, calls fail with no_database, because the database is removed. Emit `closed` as well. */
   retire(): void {
     this.#isRetired = true
+    this.#here?.reads.close(this.entry)
   }
+}
+
+/** Whether no other revision than the winner is read, and no content of an attachment. */
+function isOfWinner({ rev, latest, revsInfo, attachments, attsSince }: OpenOptions): boolean {
+  return rev === undefined && !latest && !revsInfo && !attachments && attsSince === undefined
+}
+
+function isShort(body: Body): boolean {
+  return 'bytes' in body && body.bytes.length <= MAX_BODY_BYTES
+}
+
+/** All of an answer; null if it is long. */
+async function whole(chunks: AsyncIterable<Uint8Array>): Promise<Uint8Array | null> {
+  const read: Uint8Array[] = []
+  let length = 0
+  for await (const chunk of chunks) {
+    length += chunk.length
+    if (length > MAX_ANSWER_BYTES) return null
+    read.push(chunk)
+  }
+  return read.length === 1 ? (read[0] as Uint8Array) : Buffer.concat(read)
 }

@@ -37,7 +37,7 @@ export type DatabaseEvent =
   | { readonly type: 'closed' }
 
 /** A database's thread sends short answers as texts (rpc.ts). */
-type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
+export type TextMethod = 'open' | 'revsDiff' | 'missingRevs'
 
 export interface DatabaseHandle
   extends Omit<Database, TextMethod>,

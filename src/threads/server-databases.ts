@@ -1,10 +1,10 @@
 /** The databases of a server: the list of them, a proxy for each, and the events of their threads. */
 import { KeyedMutex } from '../core/concurrency.ts'
 import { asCouchError, CouchError, unpackError } from '../core/errors.ts'
-import { checkDatabaseName, checkPartitionable } from '../core/ids.ts'
+import { checkDatabaseName, checkPartitionable, holdsAccounts, holdsReplications } from '../core/ids.ts'
 import { Listeners } from '../core/listeners.ts'
 import { programModule } from '../core/program-files.ts'
-import { AMPLE_SPACE, type Settings, type Space } from '../core/types.ts'
+import { AMPLE_SPACE, type Limits, type Settings, type Space } from '../core/types.ts'
 import { shortage } from '../documents/document-policy.ts'
 import type { NormalSelector } from '../query/normal-selector.ts'
 import { SandboxPool } from '../sandbox/sandbox-pool.ts'
@@ -21,7 +21,7 @@ import type { CatalogChange, RecordRange, RecordWrite, ServerRecord } from '../s
 import { type Checks, type Copies, databaseChecks, databaseCopies } from './copies.ts'
 import { DatabaseList } from './database-list.ts'
 import { UpdateNotes } from './database-notes.ts'
-import { DatabaseProxy } from './database-proxy.ts'
+import { type AnswersHere, DatabaseProxy } from './database-proxy.ts'
 import type {
   CompactionTask,
   DatabaseHandle,
@@ -33,6 +33,7 @@ import type {
   PreparedRestore,
   ServerDatabasesOptions,
 } from './databases.ts'
+import { InPlaceReads } from './in-place-reads.ts'
 import { Replacements } from './replacements.ts'
 import { SharedAnswers } from './shared-answers.ts'
 import { threadFlags, withOwner } from './thread.ts'
@@ -60,7 +61,8 @@ export class ServerDatabases implements OwnedDatabases {
       this.#updateListeners.tell()
     },
   })
-  #answers: SharedAnswers | null = new SharedAnswers()
+  #here: AnswersHere | null
+  #limits: Limits
   readonly #catalogListeners = new Listeners<[CatalogChange]>()
   readonly #updateListeners = new Listeners<[]>()
   readonly #events: ThreadEvents
@@ -88,6 +90,13 @@ export class ServerDatabases implements OwnedDatabases {
     const { location, settings, maxOpen, threadEntry } = options
     this.#options = options
     this.usersDatabase = settings.rules.users.database
+    this.#limits = settings.limits
+    this.#here = {
+      answers: new SharedAnswers(),
+      reads: new InPlaceReads(location),
+      limits: () => this.#limits,
+      isPlain: (name) => !holdsAccounts(name, this.usersDatabase) && !holdsReplications(name),
+    }
     this.#events = new ThreadEvents({
       observer: options,
       onWritten: (name, lastKnown) => this.#notes.add(name, lastKnown),
@@ -120,7 +129,7 @@ export class ServerDatabases implements OwnedDatabases {
       find: (name) => this.#pool.catalog('find', name),
       names: (range, limit) => this.#pool.catalog('names', range, limit),
       count: () => this.#pool.catalog('count'),
-      make: (entry) => new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#answers),
+      make: (entry) => new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#here),
       isLeaving: (name) => this.#leaving.has(name),
       whenIdle: (name) => this.#changing.whenIdle(name),
       onGone: (proxy) => this.#leaveDeleted(proxy),
@@ -176,7 +185,7 @@ export class ServerDatabases implements OwnedDatabases {
     this.serverUuid = serverUuid
     this.folderUuid = folderUuid
     this.sharedWriters = sharedWriters
-    if (sharedWriters) this.#answers = null
+    if (sharedWriters) this.#here = null
     this.#noteChange({ type: 'any' })
   }
 
@@ -385,6 +394,7 @@ export class ServerDatabases implements OwnedDatabases {
 
   setSettings(settings: Settings): void {
     this.usersDatabase = settings.rules.users.database
+    this.#limits = settings.limits
     this.#pool.setSettings(settings)
     this.#sandboxes.setLimits(functionLimits(settings.limits), sandboxThreads(settings.limits))
   }
@@ -413,6 +423,7 @@ export class ServerDatabases implements OwnedDatabases {
 
   async #close(): Promise<void> {
     this.endFeeds()
+    this.#here?.reads.closeAll()
     await this.#notes.close()
     await this.#pool.close()
     await this.#sandboxes.close()

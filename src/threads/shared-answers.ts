@@ -6,7 +6,6 @@
 import { LRUCache } from 'lru-cache'
 import { atMost } from '../core/cache.ts'
 import type { Body } from '../documents/database.ts'
-import type { StreamReader } from './rpc-stream.ts'
 
 /** Longer answers are not shared: they hold 16 kB × 256 answers = 4 MB at most. */
 const MAX_BYTES = 16 * 1024
@@ -19,7 +18,14 @@ const MAX_BODY_BYTES = 1024
  */
 const MAX_AGE = 1000
 
-/** The bytes of an answer that is short and complete; otherwise null. Never rejects. */
+/** The chunks of an answer. */
+export interface Chunks extends AsyncIterableIterator<Uint8Array> {
+  /** Whether the last chunk was read, as far as known. */
+  readonly isAtEnd: boolean
+  return(): Promise<IteratorResult<Uint8Array, undefined>>
+}
+
+/** The bytes of an answer that is short and complete; otherwise null. */
 type Answer = Promise<Uint8Array | null>
 
 /**
@@ -45,7 +51,7 @@ export class SharedAnswers {
    * @param key all that the answer depends on: the database and its state, the user, the request
    * @param ask sends the request; called if no equal request is under way, or was answered just now
    */
-  read(key: string, ask: () => StreamReader): AsyncIterableIterator<Uint8Array> {
+  read(key: string, ask: () => Chunks): AsyncIterableIterator<Uint8Array> {
     const answer = this.#answers.get(key)
     if (answer !== undefined) return new SharedReader(answer, ask)
     const reader = new FirstReader(ask())
@@ -55,12 +61,12 @@ export class SharedAnswers {
 }
 
 /** Reads a stream whose first chunk others may want. */
-class FirstReader implements AsyncIterableIterator<Uint8Array> {
-  readonly #reader: StreamReader
+class FirstReader implements Chunks {
+  readonly #reader: Chunks
   #first: Promise<IteratorResult<Uint8Array, undefined>> | undefined
   readonly answer: Answer
 
-  constructor(reader: StreamReader) {
+  constructor(reader: Chunks) {
     this.#reader = reader
     this.#first = reader.next()
     this.answer = this.#first.then(
@@ -88,14 +94,14 @@ class FirstReader implements AsyncIterableIterator<Uint8Array> {
   }
 }
 
-/** Reads another request's answer; sends the request itself if that answer is long or has failed. */
-class SharedReader implements AsyncIterableIterator<Uint8Array> {
+/** Reads an answer that another request has, or that is known otherwise; sends the request itself if there is none. */
+export class SharedReader implements Chunks {
   readonly #answer: Answer
-  readonly #ask: () => StreamReader
-  #own: StreamReader | undefined
+  readonly #ask: () => Chunks
+  #own: Chunks | undefined
   #isOver = false
 
-  constructor(answer: Answer, ask: () => StreamReader) {
+  constructor(answer: Answer, ask: () => Chunks) {
     this.#answer = answer
     this.#ask = ask
   }

@@ -34,6 +34,7 @@ struct control {
   int32_t open_error; /* of each open */
   int32_t read_error; /* of each read */
   int32_t clock_days; /* added to the time */
+  int32_t sync_ms; /* how long a sync takes longer, in ms */
   uint32_t wrong, failed; /* what was done so far */
 };
 
@@ -214,8 +215,14 @@ ssize_t pwritev64(int file, const struct iovec *parts, int count, off64_t at) { 
 int ftruncate(int file, off_t length) { CHANGE(file, real_ftruncate(file, length)); }
 int ftruncate64(int file, off64_t length) { CHANGE(file, real_ftruncate(file, length)); }
 
-int fsync(int file) { return ours(file) && fails(control->sync_error) ? -1 : real_fsync(file); }
-int fdatasync(int file) { return ours(file) && fails(control->sync_error) ? -1 : real_fdatasync(file); }
+static int refuses_sync(int file) {
+  if (!ours(file)) return 0;
+  usleep(control->sync_ms * 1000);
+  return fails(control->sync_error);
+}
+
+int fsync(int file) { return refuses_sync(file) ? -1 : real_fsync(file); }
+int fdatasync(int file) { return refuses_sync(file) ? -1 : real_fdatasync(file); }
 
 #define NAMED(path, call) return is_below(path) && fails(control->write_error) ? -1 : (call)
 

@@ -20,6 +20,7 @@ const MEMBERS = [
   'openError',
   'readError',
   'clockDays',
+  'syncMs',
   'wrong',
   'failed',
 ] as const

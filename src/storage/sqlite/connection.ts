@@ -50,10 +50,12 @@ export interface ConnectionOptions {
   readonly exclusive?: boolean
   /** Never writes, also no log: for a file that may be open elsewhere, or is a copy. */
   readonly isReadOnly?: boolean
+  /** How long it waits while another connection locks the file, in ms; by default {@link BUSY_MS}. Only with `isReadOnly`. */
+  readonly busyMs?: number
 }
 
-function openToRead(path: string): Sqlite.Database {
-  const db = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: BUSY_MS })
+function openToRead(path: string, busyMs = BUSY_MS): Sqlite.Database {
+  const db = new Sqlite(path, { readonly: true, fileMustExist: true, timeout: busyMs })
   db.pragma('trusted_schema = OFF')
   return db
 }
@@ -89,7 +91,7 @@ export class Connection {
 
   #open(): Sqlite.Database {
     const options = this.#options
-    if (options.isReadOnly) return openToRead(this.#path)
+    if (options.isReadOnly) return openToRead(this.#path, options.busyMs)
     const isLogLeft = fileBytes(logOf(this.#path)) > 0
     if (!options.mustExist) makePrivate(this.#path)
     const db = new Sqlite(this.#path, {

@@ -5,7 +5,7 @@ import type { Meta } from './meta.ts'
 import type { Statement } from './statement.ts'
 
 /** The key in `meta` of a JSON array: when the last one was noted, and document numbers and revisions in turns. */
-const KEY = 'damaged_leaves'
+export const DAMAGED_LEAVES_KEY = 'damaged_leaves'
 /** About 50 kB. What is damaged beyond that is noted when some of these are whole. */
 const MAX_LEAVES = 1000
 
@@ -52,7 +52,7 @@ export class DamagedLeaves {
       'SELECT r.doc, r.rev FROM attachment AS a JOIN revision AS r ON r.num = a.revision ' +
         `WHERE a.blob = ? AND r.leaf LIMIT ${MAX_SHARING}`,
     )
-    const stored = parsed(meta.get(KEY))
+    const stored = parsed(meta.get(DAMAGED_LEAVES_KEY))
     this.#notedAt = Number(stored[0])
     for (const [doc, rev] of leavesIn(stored)) this.#add(doc, rev)
   }
@@ -128,7 +128,7 @@ export class DamagedLeaves {
   flush(): void {
     if (this.#isWritten) return
     const leaves = [...this.#leaves].flatMap(([doc, revs]) => [...revs].flatMap((rev) => [doc, rev]))
-    this.#meta.put(KEY, JSON.stringify([this.#notedAt, ...leaves]))
+    this.#meta.put(DAMAGED_LEAVES_KEY, JSON.stringify([this.#notedAt, ...leaves]))
   }
 
   /** Called when the transaction is durable. @returns how many leaves it has restored */

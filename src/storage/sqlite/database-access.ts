@@ -262,8 +262,14 @@ export class PageCache {
  */
 export class PageCaches {
   readonly #warm = new Set<PageCache>()
+  readonly #totalKib: number
   #share = 0
   #timer: NodeJS.Timeout | undefined
+
+  /** @param totalKib the memory for all of them, in KiB */
+  constructor(totalKib = TOTAL_KIB) {
+    this.#totalKib = totalKib
+  }
 
   warm(cache: PageCache): void {
     cache.isWarm = true
@@ -305,7 +311,7 @@ export class PageCaches {
    */
   #divide(): boolean {
     const parts = 2 ** Math.ceil(Math.log2(Math.max(1, this.#warm.size)))
-    const share = Math.max(LEAST_KIB, TOTAL_KIB / parts)
+    const share = Math.max(LEAST_KIB, this.#totalKib / parts)
     if (share === this.#share) return false
     this.#share = share
     for (const cache of this.#warm) this.#limit(cache)

@@ -2,13 +2,24 @@
 
 import { agrees, type PurgeFacts, purgeChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
-import type { Decision, DocUpdate, Outcome, PurgeInfo, PurgeUpdate, PurgeWrite } from '../engine.ts'
+import type {
+  DatabaseStore,
+  Decision,
+  DocUpdate,
+  Outcome,
+  PurgeInfo,
+  PurgeUpdate,
+  PurgeWrite,
+  StoreView,
+} from '../engine.ts'
+import type { DocTouches } from '../touches.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import { DamagedLeaves } from './damaged-leaves.ts'
 import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
+import { PageBound } from './id-pages.ts'
 import { Meta } from './meta.ts'
 import { RememberedPoints } from './remembered-points.ts'
 import { Revisions } from './revisions.ts'
@@ -197,20 +208,28 @@ class Purges {
 
 export type Tables = ReturnType<typeof openTables>
 
-/**
- * Opens the tables of one file.
- * @param now the time, in ms since 1970
- * @param damage gets what does not say what was written
- * @param onDamagedLeaf called with each damaged leaf that was not known
- * @param closedAt see {@link State}
- */
-export function openTables(
-  connection: Connection,
-  now: () => number,
-  damage: DamageReports,
-  onDamagedLeaf: () => void,
-  closedAt?: string,
-) {
+interface TablesOptions {
+  /** The time, in ms since 1970; by default the system clock. */
+  readonly now?: () => number
+  /** Gets what does not say what was written. */
+  readonly damage: DamageReports
+  /** Called with each damaged leaf that was not known. */
+  readonly onDamagedLeaf?: () => void
+  /** See {@link State}. */
+  readonly closedAt?: string | undefined
+  /** By default {@link Revisions}. */
+  readonly RevisionTable?: typeof Revisions
+}
+
+/** Opens the tables of one file. */
+export function openTables(connection: Connection, options: TablesOptions) {
+  const {
+    now = Date.now,
+    damage,
+    onDamagedLeaf = () => undefined,
+    closedAt,
+    RevisionTable = Revisions,
+  } = options
   const meta = new Meta(connection)
   const garbage = new GarbageCounters(meta)
   const state = new State(connection, meta, damage, garbage, closedAt)
@@ -218,7 +237,7 @@ export function openTables(
   const blobs = new Blobs(connection, damage, garbage, damagedLeaves)
   const attachments = new Attachments(connection, blobs, damage, garbage, damagedLeaves)
   const superseded = new Superseded(connection, garbage)
-  const revisions = new Revisions(connection, { attachments, superseded, garbage, damage, damagedLeaves })
+  const revisions = new RevisionTable(connection, { attachments, superseded, garbage, damage, damagedLeaves })
   const documents = new Documents(connection, revisions, now)
   const feed = new FeedCounts(connection)
   const locals = new Locals(connection, damage, garbage)
@@ -237,4 +256,32 @@ export function openTables(
     locals,
     points,
   }
+}
+
+/** Documents that one query reads by id, without and with their bodies. */
+const READ_ROWS = 100
+const READ_BODIES = 20
+
+/** As {@link DatabaseStore.readDocs}, in one state of the file. @throws SqliteError, damaged_document, what `read` throws */
+export function readDocs<R>(
+  { documents, state }: Pick<Tables, 'documents' | 'state'>,
+  ids: readonly string[],
+  read: (doc: StoredDocument | null, id: string, view: StoreView, place: number) => R,
+  touches: DocTouches | undefined,
+  chars: number | undefined,
+): R[] {
+  const { view } = state
+  const results: R[] = []
+  const bound = new PageBound(chars)
+  const step = touches?.body ? READ_BODIES : READ_ROWS
+  for (let at = 0; at < ids.length; at += step) {
+    const some = ids.slice(at, at + step)
+    const docs = documents.byIds(some, touches)
+    bound.begin()
+    for (const [n, doc] of docs.entries()) {
+      results.push(read(doc, some[n] as string, view, at + n))
+      if (bound.isReached(doc?.charsRead ?? 0)) return results
+    }
+  }
+  return results
 }

@@ -17,7 +17,6 @@ import {
   DOC_COLUMNS,
   type DocRow,
   PAGE_BODY_COLUMNS,
-  SHORT_BODY_COLUMNS,
   StoredDocument,
 } from './stored-document.ts'
 
@@ -77,10 +76,10 @@ export class Documents {
     )
     this.#byIds = connection.prepareTuples(select(`${DOC_COLUMNS}, j.key`, BY_IDS))
     this.#byIdsWithBody = connection.prepareTuples(
-      select(`${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS}, j.key`, BY_IDS_WITH_BODY),
+      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#byIdsWithAncestry = connection.prepareTuples(
-      select(`${DOC_COLUMNS}, ${SHORT_BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
+      select(`${DOC_COLUMNS}, ${BODY_COLUMNS}, ${ANCESTRY_COLUMN}, j.key`, BY_IDS_WITH_BODY),
     )
     this.#insertDoc = connection.prepare(
       'INSERT INTO doc (num, id, seq, rev, deleted, leaves, winner, checksum) VALUES (?, ?, ?, ?, ?, ?, ?, ?)',

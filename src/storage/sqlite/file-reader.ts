@@ -22,7 +22,7 @@ export class SqliteFileReader implements FileReader {
     try {
       if (schemaOf(this.#connection, 'The copy') !== MIGRATIONS.length)
         throw new RefusedFile('The copy has an older schema.')
-      this.#tables = openTables(this.#connection, Date.now, new FileErrors(), () => undefined)
+      this.#tables = openTables(this.#connection, { damage: new FileErrors() })
     } catch (error) {
       this.#connection.close()
       throw storageError(error)

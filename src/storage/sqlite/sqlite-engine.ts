@@ -21,6 +21,7 @@ import { Files } from './files.ts'
 import { garbageKeys } from './garbage.ts'
 import { isIndexDamaged, signaturesIn } from './index-check.ts'
 import { SqliteIndexStores } from './index-stores.ts'
+import { SqliteLiveReader } from './live-reader.ts'
 import { readMeta } from './meta.ts'
 import { prepareCopy } from './prepared-restore.ts'
 import { MIGRATIONS, RefusedFile } from './schema.ts'
@@ -55,6 +56,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
   const upgrades = new Upgrades({ onOperation, keepsCopies: keepsUpgradeCopies, ending })
   const stores = new Set<SqliteStore>()
   const caches = new PageCaches()
+  const readerCaches = new PageCaches(READERS_KIB)
   const closed = new ClosedPositions()
   let catalog: SqliteCatalog | undefined
   return {
@@ -134,6 +136,7 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
         if ('database' in place && !existsSync(path)) throw new CouchError('no_database')
         return new SqliteFileReader(path)
       },
+      openLiveReader: (name) => new SqliteLiveReader(name, files.path(name), readerCaches),
       copyCatalog: async (path) => {
         if (catalog === undefined) throw new Error('the catalog is not open')
         await catalog.copyTo(path)
@@ -149,6 +152,9 @@ export function sqliteEngine(options: SqliteEngineOptions): StorageEngine {
     },
   }
 }
+
+/** The memory for the pages of live readers, in KiB. */
+const READERS_KIB = 8 * 1024
 
 /** The position behind all tables of a database: its indexes follow. */
 const INDEXES = 1_000_000

@@ -38,11 +38,11 @@ import {
   PageCache,
   type PageCaches,
 } from './database-access.ts'
-import { DocWrites, openTables, type Tables } from './document-writes.ts'
+import { DocWrites, openTables, readDocs, type Tables } from './document-writes.ts'
 import { type FoundLocal, SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
-import { fillPage, type IsInPlace, inFeedRange, inIdRange, PageBound } from './id-pages.ts'
+import { fillPage, type IsInPlace, inFeedRange, inIdRange } from './id-pages.ts'
 import { repairMeta } from './meta-repair.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
@@ -53,9 +53,6 @@ import type { StoredDocument } from './stored-document.ts'
 import { References, Uploads } from './uploads.ts'
 import { Writer } from './writer.ts'
 
-/** Documents that one query reads by id, without and with their bodies. */
-const READ_ROWS = 100
-const READ_BODIES = 20
 /** Remembered tokens that are read or written in one turn, and about how many bytes one takes. */
 const POINTS = 200
 const POINT_BYTES = 400
@@ -112,9 +109,12 @@ export class SqliteStore implements VersionedStore {
       const wasMended = repairMeta(this.#connection, { lastKnown, now: options.now() })
       this.damageAtOpening = wasMended ? errors.damagedCounters() : null
       this.wasRolledBack = markRestoredIfRolledBack(this.#connection, lastKnown, options.now())
-      const onDamagedLeaf = () => void this.#noteDamagedLeaf()
-      const closedAt = options.closed.get(name)
-      this.#tables = openTables(this.#connection, options.now, errors, onDamagedLeaf, closedAt)
+      this.#tables = openTables(this.#connection, {
+        now: options.now,
+        damage: errors,
+        onDamagedLeaf: () => void this.#noteDamagedLeaf(),
+        closedAt: options.closed.get(name),
+      })
     } catch (error) {
       this.#connection.close()
       throw error
@@ -211,22 +211,7 @@ export class SqliteStore implements VersionedStore {
     touches?: DocTouches,
     chars?: number,
   ): Promise<R[]> {
-    return this.#access.read(() => {
-      const { view } = this.#tables.state
-      const results: R[] = []
-      const bound = new PageBound(chars)
-      const step = touches?.body ? READ_BODIES : READ_ROWS
-      for (let at = 0; at < ids.length; at += step) {
-        const some = ids.slice(at, at + step)
-        const docs = this.#tables.documents.byIds(some, touches)
-        bound.begin()
-        for (const [n, doc] of docs.entries()) {
-          results.push(read(doc, some[n] as string, view, at + n))
-          if (bound.isReached(doc?.charsRead ?? 0)) return results
-        }
-      }
-      return results
-    })
+    return this.#access.read(() => readDocs(this.#tables, ids, read, touches, chars))
   }
 
   async readRange<R>(

@@ -12,9 +12,8 @@ import type { DocState, StoredAttachment, StoredRevision } from '../engine.ts'
 
 /** The columns of a {@link DocRow}, in its order: of `doc` as d, and optionally of the winner as r. */
 export const DOC_COLUMNS = 'd.num, d.id, d.seq, d.rev, d.deleted, d.leaves, d.winner, d.checksum'
-export const BODY_COLUMNS = 'r.body, r.attachments, r.checksum'
-/** For many documents at once: a long body is read only when it is used. */
-export const SHORT_BODY_COLUMNS = shortBodies(65_536)
+/** A long body is read only when it is used. */
+export const BODY_COLUMNS = shortBodies(65_536)
 /** For the rows of a page, which may end before the last of them. */
 export const PAGE_BODY_COLUMNS = shortBodies(4096)
 export const ANCESTRY_COLUMN = 'r.ancestry'
@@ -158,6 +157,11 @@ export class StoredDocument implements DocState {
 
   get damagedLeaves(): ReadonlySet<string> {
     return this.#rows.damagedLeavesOf(this.num)
+  }
+
+  /** How many attachments the winner has, if its body was read with the document; otherwise 0. */
+  get attachmentCount(): number {
+    return this.#unchecked?.[1] ?? 0
   }
 
   /** Characters of the bodies that were read so far. */

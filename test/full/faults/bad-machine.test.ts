@@ -120,3 +120,51 @@ t.test('faults of a machine while a server runs', async (t) => {
   await allThere(t, machine, ledger)
   t.match(await machine.stop(), { code: 0 })
 })
+
+/** How much longer a sync takes, in ms. */
+const SYNC_MS = 300
+
+t.test('reads do not wait for a sync, and show nothing that is not durable', async (t) => {
+  const machine = await startOnBadMachine(t)
+  await machine.ask('PUT', '/notes')
+  const text = 'x'.repeat(60_000)
+  // Where a reader beside the store is opened: a long file that is read often.
+  for (let n = 0; n < 6; n++) await machine.ask('PUT', `/notes/filling-${n}`, { text })
+  let { rev } = (await machine.ask('PUT', '/notes/a', { n: 0 })).json
+  for (let n = 0; n < 50; n++) await machine.ask('GET', '/notes/a')
+  const ways = [
+    async () => (await machine.ask('GET', '/notes/a')).json._rev,
+    async () =>
+      (await machine.ask('POST', '/notes/_bulk_get', { docs: [{ id: 'a' }] })).json.results[0].docs[0].ok
+        ._rev,
+  ]
+  for (const way of [...ways, ...ways]) {
+    const since = performance.now()
+    machine.fail({ syncMs: SYNC_MS })
+    let answer: { rev: string } | undefined
+    const written = machine.ask('PUT', '/notes/a', { _rev: rev }).then(({ json }) => {
+      answer = json
+    })
+    let reads = 0
+    while (answer === undefined) {
+      const read = await way()
+      if (performance.now() - since > SYNC_MS) continue
+      t.equal(read, rev)
+      reads += 1
+    }
+    await written
+    machine.fail({})
+    rev = (answer as { rev: string }).rev
+    t.equal(await way(), rev)
+    t.ok(reads > 3, `${reads} reads were answered during a sync`)
+    machine.fail({ syncError: EIO })
+    t.equal((await machine.ask('PUT', '/notes/a', { _rev: rev, n: 2 })).status, 500)
+    t.equal(await way(), rev)
+    machine.fail({})
+    t.equal(await way(), rev)
+    const { status, json } = await machine.ask('PUT', '/notes/a', { _rev: rev })
+    t.equal(status, 201)
+    rev = json.rev
+    for (let n = 0; n < 50; n++) await way()
+  }
+})

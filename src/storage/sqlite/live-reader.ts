@@ -1,0 +1,203 @@
+/** Reads short documents of a database that a store of another thread has open and writes to. */
+import { closeSync, openSync, readSync } from 'node:fs'
+import { CouchError } from '../../core/errors.ts'
+import type { BlobReference } from '../blob-leases.ts'
+import { DamageReports } from '../damage.ts'
+import type { DocState, LocalDoc, StoreView } from '../engine.ts'
+import type { LiveReader } from '../storage-engine.ts'
+import type { DocTouches } from '../touches.ts'
+import { Connection } from './connection.ts'
+import { DAMAGED_LEAVES_KEY } from './damaged-leaves.ts'
+import { PageCache, type PageCaches } from './database-access.ts'
+import { openTables, readDocs, type Tables } from './document-writes.ts'
+import { readMeta, SETTINGS_VERSION_KEY } from './meta.ts'
+import { PAGE } from './page-size.ts'
+import { Revisions } from './revisions.ts'
+import { MIGRATIONS, schemaOf } from './schema.ts'
+import type { Statement } from './statement.ts'
+
+/** The longest `_local` document that is read, in bytes. */
+const MAX_LOCAL_BYTES = 65_536
+/** Of one document. */
+const MAX_ATTACHMENTS = 100
+/** The ancestry of a leaf has 16 bytes for each. */
+const MAX_REVS_LIMIT = 10_000
+
+/** What the store must read: it is long, or the store must report or repair it. */
+function forTheStore(): CouchError {
+  return new CouchError('unavailable', 'The thread of the database must read this.')
+}
+
+function refuse(): never {
+  throw forTheStore()
+}
+
+/** Reads what takes microseconds: bodies that were read with their documents, and the ancestry of a single leaf. */
+class ShortRevisions extends Revisions {
+  override contentOf = refuse
+  override branchesOf = refuse
+  override revisionsOf = refuse
+  override retainedOf = refuse
+  override rebuilt = refuse
+}
+
+/** A state of the file. */
+interface Seen {
+  /** Changes with every commit of another connection. */
+  readonly version: number
+  /** What the tables have in memory is of these values, as JSON. */
+  readonly settings: string
+  readonly tables: Tables
+}
+
+/**
+ * Each call reads one state: that of the last commit, which SQLite shows to other connections once it is durable. Nothing
+ * is reported or repaired here: what does not say what was written is left to the store.
+ */
+export class SqliteLiveReader implements LiveReader {
+  readonly partitioned: boolean
+  readonly #connection: Connection
+  readonly #cache: PageCache
+  readonly #damage: DamageReports
+  readonly #begin: Statement
+  readonly #end: Statement
+  readonly #version: Statement<readonly [version: number]>
+  readonly #settings: Statement<readonly [key: string, value: unknown]>
+  readonly #localBytes: Statement<readonly [bytes: number]>
+  /** Of the state that was read last. */
+  #seen: Seen | undefined
+  #isUsable = true
+
+  /** @throws SqliteError or the operating system's error; unavailable if the store must read the file */
+  constructor(name: string, path: string, caches: PageCaches) {
+    // A small file is rewritten as it grows, which an open reader would prevent.
+    if (pageSizeOf(path) !== PAGE.large) throw forTheStore()
+    this.#damage = new DamageReports(name, { report: refuse, areDevicesAsked: false })
+    this.#connection = new Connection(path, { isReadOnly: true, mustExist: true, busyMs: 0 })
+    this.#cache = new PageCache(this.#connection, caches)
+    this.#begin = this.#connection.prepare('BEGIN')
+    this.#end = this.#connection.prepare('COMMIT')
+    this.#version = this.#connection.prepareTuples('PRAGMA data_version')
+    const keys = `'${SETTINGS_VERSION_KEY}', '${DAMAGED_LEAVES_KEY}'`
+    this.#settings = this.#connection.prepareTuples(`SELECT key, value FROM meta WHERE key IN (${keys})`)
+    this.#localBytes = this.#connection.prepareTuples('SELECT octet_length(body) FROM local WHERE id = ?')
+    try {
+      if (schemaOf(this.#connection, 'The database') !== MIGRATIONS.length) throw forTheStore()
+      this.partitioned = this.#read(({ state }) => state.partitioned)
+    } catch (error) {
+      this.close()
+      throw error
+    }
+  }
+
+  get isUsable(): boolean {
+    return this.#isUsable
+  }
+
+  /** Runs work that reads one state. @throws what `work` throws; unavailable after a fault, which makes it unusable */
+  #read<R>(work: (tables: Tables) => R): R {
+    this.#cache.use()
+    const tables = this.#begun()
+    try {
+      return work(tables)
+    } catch (error) {
+      if (!(error instanceof CouchError)) this.#isUsable = false
+      throw error instanceof CouchError ? error : forTheStore()
+    } finally {
+      this.#finish()
+    }
+  }
+
+  /** Begins to read. @returns the tables of the state */
+  #begun(): Tables {
+    try {
+      this.#begin.run()
+      const [version = 0] = this.#version.get() ?? []
+      if (this.#seen?.version !== version) this.#seen = this.#changed(version)
+      return this.#seen.tables
+    } catch {
+      this.#isUsable = false
+      this.#finish()
+      throw forTheStore()
+    }
+  }
+
+  /** What was seen anew after a commit. Few commits change what is in memory here. */
+  #changed(version: number): Seen {
+    const settings = JSON.stringify(this.#settings.all())
+    if (this.#seen?.settings === settings) return { ...this.#seen, version }
+    if (readMeta(this.#connection).damaged.length > 0) throw forTheStore()
+    const tables = openTables(this.#connection, { damage: this.#damage, RevisionTable: ShortRevisions })
+    const { garbage, damagedLeaves, state } = tables
+    const isSound = !garbage.lacksChecksums && damagedLeaves.size === 0
+    if (!isSound || state.view.revsLimit > MAX_REVS_LIMIT) throw forTheStore()
+    return { version, settings, tables }
+  }
+
+  #finish(): void {
+    try {
+      this.#end.run()
+    } catch {
+      // After an error, SQLite may have ended it by itself.
+    }
+  }
+
+  async view(): Promise<StoreView> {
+    return this.#read(({ state }) => state.view)
+  }
+
+  async readDocs<R>(
+    ids: readonly string[],
+    read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
+    touches?: DocTouches,
+    chars?: number,
+  ): Promise<R[]> {
+    return this.#read((tables) =>
+      readDocs(
+        tables,
+        ids,
+        (doc, ...rest) => {
+          if ((doc?.attachmentCount ?? 0) > MAX_ATTACHMENTS) throw forTheStore()
+          return read(doc, ...rest)
+        },
+        touches,
+        chars,
+      ),
+    )
+  }
+
+  async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
+    return this.#read(({ locals }) =>
+      ids.map((id) => {
+        const [bytes = 0] = this.#localBytes.get(id) ?? []
+        if (bytes > MAX_LOCAL_BYTES) throw forTheStore()
+        return locals.byId(id)
+      }),
+    )
+  }
+
+  async readBlob(): Promise<Uint8Array | null> {
+    throw forTheStore()
+  }
+
+  async referenceBlob(): Promise<BlobReference | null> {
+    throw forTheStore()
+  }
+
+  close(): void {
+    this.#cache.close()
+    this.#connection.close()
+  }
+}
+
+/** The size of the pages of a file, in bytes (https://www.sqlite.org/fileformat.html, 1.3). */
+function pageSizeOf(path: string): number {
+  const head = Buffer.alloc(18)
+  const file = openSync(path, 'r')
+  try {
+    readSync(file, head, 0, head.length, 0)
+  } finally {
+    closeSync(file)
+  }
+  return head.readUInt16BE(16)
+}
