@@ -41,6 +41,21 @@ class ShortRevisions extends Revisions {
   override rebuilt = refuse
 }
 
+type Outcome<R> = { readonly value: R } | { readonly error: unknown }
+
+function outcomeOf<R>(work: (tables: Tables) => R, tables: Tables): Outcome<R> {
+  try {
+    return { value: work(tables) }
+  } catch (error) {
+    return { error }
+  }
+}
+
+function unpacked<R>(outcome: Outcome<R>): R {
+  if ('error' in outcome) throw outcome.error
+  return outcome.value
+}
+
 /** A state of the file. */
 interface Seen {
   /** Changes with every commit of another connection. */
@@ -94,52 +109,54 @@ export class SqliteLiveReader implements LiveReader {
     return this.#isUsable
   }
 
-  /** Runs work that reads one state. @throws what `work` throws; unavailable after a fault, which makes it unusable */
+  /**
+   * Runs work that reads one state; perhaps twice.
+   * @throws what `work` throws; unavailable after a fault, which makes the reader unusable
+   */
   #read<R>(work: (tables: Tables) => R): R {
     this.#cache.use()
-    const tables = this.#begun()
     try {
-      return work(tables)
+      const seen = this.#seen
+      if (seen !== undefined) {
+        const outcome = outcomeOf(work, seen.tables)
+        // Nothing was committed since, so all of it was read in the state that was seen. A transaction takes two more statements.
+        if (this.#versionNow() === seen.version) return unpacked(outcome)
+      }
+      return unpacked(this.#readInTransaction(work))
     } catch (error) {
-      if (!(error instanceof CouchError)) this.#isUsable = false
-      throw error instanceof CouchError ? error : forTheStore()
-    } finally {
-      this.#finish()
-    }
-  }
-
-  /** Begins to read. @returns the tables of the state */
-  #begun(): Tables {
-    try {
-      this.#begin.run()
-      const [version = 0] = this.#version.get() ?? []
-      if (this.#seen?.version !== version) this.#seen = this.#changed(version)
-      return this.#seen.tables
-    } catch {
+      if (error instanceof CouchError) throw error
       this.#isUsable = false
-      this.#finish()
       throw forTheStore()
     }
   }
 
-  /** What was seen anew after a commit. Few commits change what is in memory here. */
-  #changed(version: number): Seen {
+  #versionNow(): number {
+    return this.#version.get()?.[0] ?? 0
+  }
+
+  #readInTransaction<R>(work: (tables: Tables) => R): Outcome<R> {
+    this.#begin.run()
+    try {
+      this.#seen = this.#look(this.#versionNow())
+      return outcomeOf(work, this.#seen.tables)
+    } finally {
+      this.#end.run()
+    }
+  }
+
+  /** Looks at a new state. Few commits change what is in memory here. @throws unavailable if the store must read the file */
+  #look(version: number): Seen {
     const settings = JSON.stringify(this.#settings.all())
     if (this.#seen?.settings === settings) return { ...this.#seen, version }
+    // What is wrong now stays wrong for a while.
+    this.#isUsable = false
     if (readMeta(this.#connection).damaged.length > 0) throw forTheStore()
     const tables = openTables(this.#connection, { damage: this.#damage, RevisionTable: ShortRevisions })
     const { garbage, damagedLeaves, state } = tables
     const isSound = !garbage.lacksChecksums && damagedLeaves.size === 0
     if (!isSound || state.view.revsLimit > MAX_REVS_LIMIT) throw forTheStore()
+    this.#isUsable = true
     return { version, settings, tables }
-  }
-
-  #finish(): void {
-    try {
-      this.#end.run()
-    } catch {
-      // After an error, SQLite may have ended it by itself.
-    }
   }
 
   async view(): Promise<StoreView> {
