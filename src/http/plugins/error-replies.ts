@@ -118,7 +118,8 @@ async function withReplacement(request: FastifyRequest, error: CouchError): Prom
   if (error.code !== 'no_database' || !database) return error
   try {
     const isThere = await databases.has(database.name)
-    return isThere ? new CouchError('unavailable', undefined, { cause: error }) : error
+    // Without a cause, since nothing is at fault.
+    return isThere ? new CouchError('unavailable') : error
   } catch (fault) {
     return asCouchError(fault)
   }
