@@ -351,8 +351,10 @@ t.test('automatic', async (t) => {
       })
       for (const row of (await db.bulkDocs(docs)) as { id: string; rev: string }[]) revs.set(row.id, row.rev)
     }
+    // A compaction between two writes leaves so little to the next that none is due: 20 % of the file (docs/operating.md).
     const { parts } = await until(
-      ({ parts }) => (parts.kept?.count ?? 0) > 0 && (parts.old?.bytes ?? 0) < 1_500_000,
+      ({ file, parts: { kept, old, log } }) =>
+        (kept?.count ?? 0) > 0 && (old?.bytes ?? 0) <= 0.2 * (file - (log?.bytes ?? 0)),
     )
     t.equal((parts.old?.count ?? 0) + (parts.kept?.count ?? 0), 29 * 40, 'nothing is lost')
     const first = (await size()).parts.live?.bytes ?? 0
