@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http'
-import { type FastifyInstance, fastify, LogController } from 'fastify'
+import { type FastifyBaseLogger, type FastifyInstance, fastify, LogController } from 'fastify'
 import type { Config } from './config/config.ts'
 import { bodyFilesOf, uuidRulesOf } from './config/settings.ts'
 import { AMPLE_SPACE } from './core/types.ts'
@@ -10,7 +10,6 @@ import { methods, preferMinimal, requestId } from './http/plugins/couch-headers.
 import { cors } from './http/plugins/cross-origin.ts'
 import { draining } from './http/plugins/draining.ts'
 import { answerFrameworkError, errors } from './http/plugins/error-replies.ts'
-import { requestLog } from './http/plugins/request-log.ts'
 import { metrics } from './http/plugins/request-metrics.ts'
 import { revocation } from './http/plugins/revocation.ts'
 import { parseQuery } from './http/request-params.ts'
@@ -135,7 +134,7 @@ export async function buildApp(services: Services, options: AppOptions = {}): Pr
   app.decorate('largeBodies', new LargeBodies())
   app.decorate('bodyFiles', services.bodyFiles ?? bodyFilesOf(config, space, tmpDir))
   app.setValidatorCompiler(validatorCompiler)
-  for (const plugin of [draining, methods, metrics, requestLog, cors, errors]) await app.register(plugin)
+  for (const plugin of [draining, methods, metrics, cors, errors]) await app.register(plugin)
   for (const plugin of [authentication, revocation, admission]) await app.register(plugin)
   for (const plugin of [preferMinimal, compression]) await app.register(plugin)
   await registerRoutes(app)
@@ -162,10 +161,9 @@ function makeServer(
 ): FastifyInstance {
   return fastify({
     trustProxy: trusts,
-    loggerInstance: services.logger,
+    // Fastify would listen to each answer, to log its end. Log lines name their request, so that none needs a logger of its own.
     logController: new LogController({ disableRequestLogging: true }),
-    // Log lines name their request, so that no request needs a logger of its own.
-    childLoggerFactory: (logger) => logger,
+    childLoggerFactory: () => services.logger as FastifyBaseLogger,
     genReqId: requestId,
     rewriteUrl: (request) =>
       rewriteUrl(request, services.config.get('chttpd', 'decode_plus_to_space') !== 'false'),

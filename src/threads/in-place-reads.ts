@@ -15,8 +15,8 @@ const MAX_READERS = 32
 const MIN_READS = 16
 /** Databases whose reads are counted. */
 const MAX_COUNTED = 1000
-/** A reader that was not used for one to two intervals is closed, in ms. */
-const SWEEP_MS = 5000
+/** A reader that was not used for one to two intervals is closed, in ms. Devices come back after some minutes. */
+const SWEEP_MS = 300_000
 /** How long a database is read on its own thread after a reader could not be opened, or has failed, in ms. */
 const PAUSE_MS = 10_000
 

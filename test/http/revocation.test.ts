@@ -1,6 +1,6 @@
 /** Rights that are revoked while a request is served. */
 
-import { EventEmitter, once } from 'node:events'
+import { once } from 'node:events'
 import { connect as openSocket, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { FastifyReply } from 'fastify'
@@ -357,7 +357,6 @@ t.test('writes are checked again', async (t) => {
 
 t.test('the list of requests', async (t) => {
   interface Fake {
-    readonly raw: EventEmitter
     readonly request: {
       readonly user: { readonly name: string | null }
       readonly database: { readonly name: string } | null
@@ -377,7 +376,7 @@ t.test('the list of requests', async (t) => {
       isWaitingFeed,
       raw: { socket: { destroyed: false } },
     }
-    return { raw: new EventEmitter(), request } as unknown as Fake & FastifyReply
+    return { request } as unknown as Fake & FastifyReply
   }
 
   /** Notes which are looked at, tick by tick. */
@@ -436,7 +435,7 @@ t.test('the list of requests', async (t) => {
     calls.revokeAccounts('all')
     await until(() => cuts.length >= 3)
     t.strictSame(cuts, ['anna wrong_credentials', 'bert forbidden', 'emil bad_request'])
-    for (const at of [0, 1, 4]) replies[at]!.raw.emit('close')
+    for (const at of [0, 1, 4]) replies[at]!.request.active!.remove()
     await until(() => cuts.length > 3)
     t.strictSame(cuts.slice(3), ['carl unavailable'])
   })
@@ -455,7 +454,7 @@ t.test('the list of requests', async (t) => {
     const reply = fake('anna')
     calls.add(reply)
     t.equal(calls.size, 1)
-    reply.raw.emit('close')
+    reply.request.active!.remove()
     t.equal(calls.size, 0)
     // Of a connection that went while the answer waited behind another, nobody tells.
     for (let at = 0; at < 5000; at++) {

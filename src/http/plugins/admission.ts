@@ -34,7 +34,7 @@ export const admission = fp(
   },
   {
     name: 'admission',
-    dependencies: ['draining', 'metrics', 'request-log', 'cors', 'errors', 'authentication', 'revocation'],
+    dependencies: ['draining', 'metrics', 'cors', 'errors', 'authentication', 'revocation'],
   },
 )
 
@@ -43,7 +43,6 @@ function begin(request: FastifyRequest, reply: FastifyReply): void {
   askToLeave(request, reply)
   countAnswer(request, reply)
   setCouchHeaders(request, reply)
-  request.bytesBefore = request.raw.socket.bytesWritten
 }
 
 /**

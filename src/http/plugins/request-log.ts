@@ -1,6 +1,5 @@
 /** Logs requests, and says what of a request and of its error may be logged. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import fp from 'fastify-plugin'
 import type { CouchError } from '../../core/errors.ts'
 import { pathParams } from '../request-params.ts'
 
@@ -10,21 +9,6 @@ declare module 'fastify' {
     bytesBefore: number
   }
 }
-
-/**
- * Logs one line for each request at level debug: id, method, path, database, account, address, status, milliseconds, bytes.
- * The query and the headers are left out, since they may hold secrets.
- */
-export const requestLog = fp(
-  async (app) => {
-    app.decorateRequest('bytesBefore', 0)
-    app.addHook('onResponse', (request, reply, done) => {
-      logRequest(request, reply)
-      done()
-    })
-  },
-  { name: 'request-log' },
-)
 
 /**
  * The facts of a request that may be logged at every level: without its path, which holds ids of documents and names of
@@ -58,7 +42,12 @@ export function levelOf({ code, cause }: CouchError): 'debug' | 'warn' | 'error'
   return code === 'unavailable' && cause === undefined ? 'warn' : 'error'
 }
 
-function logRequest(request: FastifyRequest, reply: FastifyReply): void {
+/**
+ * Logs one line for a request that is over, at level debug: id, method, path, database, account, address, status, milliseconds,
+ * bytes. The query and the headers are left out, since they may hold secrets.
+ * @param ms how long it took
+ */
+export function logRequest(request: FastifyRequest, reply: FastifyReply, ms: number): void {
   const { logger } = request.server.services
   if (!logger.isLevelEnabled('debug')) return
   const [path] = request.url.split('?', 1)
@@ -71,7 +60,7 @@ function logRequest(request: FastifyRequest, reply: FastifyReply): void {
       account: request.user?.name,
       address: request.address,
       status: reply.statusCode,
-      ms: Math.round(reply.elapsedTime),
+      ms: Math.round(ms),
       bytes: request.raw.socket.bytesWritten - request.bytesBefore,
     },
     'request',

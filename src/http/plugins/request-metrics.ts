@@ -10,6 +10,7 @@ import { Histogram } from '../../core/histogram.ts'
 import { REQUEST_SECONDS } from '../../metrics/couch-stats.ts'
 import type { HttpCounts, Measurements, RequestCount } from '../../metrics/metric.ts'
 import { ProcessWatch } from '../../metrics/process-metrics.ts'
+import { logRequest } from './request-log.ts'
 
 /** Methods that have a name in the metrics; all others are `OTHER`. */
 const METHODS = [
@@ -219,7 +220,7 @@ const INVALID = /^(?:HPE_|ERR_HTTP_)/
 
 /**
  * Counts every request once, when its answer is sent or its connection has closed. Fastify's hook onResponse is not called
- * for clients that leave.
+ * for clients that leave, and costs two more listeners.
  */
 export const metrics = fp(
   async (app) => {
@@ -228,7 +229,7 @@ export const metrics = fp(
     app.decorate('requestTally', tally)
     app.decorate('connectionTally', connections)
     app.decorate('measure', shared(measuring(app)))
-    app.decorateRequest('isWaitingFeed', false)
+    app.decorateRequest('isWaitingFeed', false).decorateRequest('bytesBefore', 0)
     app.addHook('onRoute', (route) => {
       route.config = { ...route.config, tally: tally.route(route.url) }
     })
@@ -243,25 +244,34 @@ export const metrics = fp(
 /** An answer that is being counted. */
 interface CountedResponse extends ServerResponse {
   [REPLY]?: FastifyReply
+  /** When the request began, in ms of `performance.now`. */
+  [BEGAN]?: number
   /** For an answer that waits behind another: stops listening to the connection. */
   [STOP_LISTENING]?: () => void
 }
 
 const REPLY = Symbol('reply')
+const BEGAN = Symbol('began')
 const STOP_LISTENING = Symbol('stopListening')
 
-/** Counts one request when it is over. */
+/** Counts and logs one request when it is over. */
 export function countAnswer(request: FastifyRequest, reply: FastifyReply): void {
   const { requestTally, connectionTally } = request.server
   const raw: CountedResponse = reply.raw
   requestTally.underWay += 1
   raw[REPLY] = reply
+  raw[BEGAN] = performance.now()
+  request.bytesBefore = request.raw.socket.bytesWritten
   // One function for all requests: a closure for each takes four times as long.
   raw.on('close', onClose)
+  // Without a listener, an error would end the process; `close` follows it.
+  raw.on('error', ignore)
   // A pipelined answer that waits for its turn has no socket yet, and gets no event when the connection closes.
   if (raw.socket === null)
     raw[STOP_LISTENING] = connectionTally.onClosed(request.raw.socket, () => onClose.call(raw))
 }
+
+function ignore(): void {}
 
 /** Counts a request no longer, because another one is served in its place with the same answer. */
 export function passCount(reply: FastifyReply): void {
@@ -269,6 +279,7 @@ export function passCount(reply: FastifyReply): void {
   reply.server.requestTally.underWay -= 1
   raw[STOP_LISTENING]?.()
   raw.off('close', onClose)
+  raw.once('close', () => reply.request.active?.remove())
 }
 
 /** Called once, when the answer is complete or never will be. */
@@ -282,13 +293,13 @@ function onClose(this: CountedResponse): void {
   const { requestTally } = request.server
   requestTally.underWay -= 1
   if (!this.writableFinished) requestTally.broken += 1
-  const route = request.routeOptions.config?.tally ?? requestTally.noRoute
-  route.add(request.method, this.headersSent ? this.statusCode : null, durationOf(request, reply))
-}
-
-/** In milliseconds; null: it means nothing. Fastify counts from the request's head, and not at all without a route. */
-function durationOf(request: FastifyRequest, reply: FastifyReply): number | null {
-  return request.isWaitingFeed ? null : reply.elapsedTime || null
+  const route = request.routeOptions.config?.tally
+  const ms = performance.now() - (this[BEGAN] as number)
+  const isTimed = route !== undefined && !request.isWaitingFeed
+  const tally = route ?? requestTally.noRoute
+  tally.add(request.method, this.headersSent ? this.statusCode : null, isTimed ? ms : null)
+  request.active?.remove()
+  logRequest(request, reply, ms)
 }
 
 function measuring(app: FastifyInstance): () => Promise<Measurements> {

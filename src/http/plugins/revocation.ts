@@ -23,12 +23,14 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** The rights of the caller were revoked while the request was served, which has ended it. */
     isRevoked: boolean
+    /** Its place among the requests under way; null: its caller needs no rights. */
+    active: ActiveRequest | null
   }
 }
 
 export const revocation = fp(
   async (app) => {
-    app.decorateRequest('isRevoked', false)
+    app.decorateRequest('isRevoked', false).decorateRequest('active', null)
     app.decorateRequest('endBody', null)
     const revocations = { count: 0 }
     app.decorate('revocations', revocations)
@@ -221,11 +223,11 @@ export class ActiveRequests {
     return this.#list().map(({ reply }) => reply.request)
   }
 
-  /** Adds a request whose caller was let in, until it is over. */
+  /** Adds a request whose caller was let in, until its `active` is removed. */
   add(reply: FastifyReply): void {
     const active = new ActiveRequest(reply)
     active.insertAfter(this.#head)
-    reply.raw.once('close', () => active.remove())
+    reply.request.active = active
     this.#added += 1
     if (this.#added % SWEEP_EVERY === 0) this.#sweep()
   }
