@@ -5,6 +5,7 @@
 
 import type { IncomingMessage } from 'node:http'
 import { finished, type Readable } from 'node:stream'
+import { setImmediate as nextTurn } from 'node:timers/promises'
 import { createGunzip } from 'node:zlib'
 import type { FastifyRequest } from 'fastify'
 import { isAnonymous, isServerAdmin } from '../../auth/accounts.ts'
@@ -31,7 +32,7 @@ export interface SizeLimit {
   refusal?(): CouchError
 }
 
-const INFLATE_CHUNK = 64 * 1024
+const CHUNK = 64 * 1024
 /** The smallest that zlib accepts. */
 const LEAST_CHUNK = 64
 /**
@@ -204,7 +205,8 @@ async function read(
   limit: SizeLimit,
 ): Promise<void> {
   const { raw } = request
-  // Most bodies arrive with their heads; listening for them would cost 10 us more.
+  // Most short bodies arrive with their heads, but are parsed after this turn. Listening for one, with a timer, takes longer.
+  if (!raw.complete && isShort(request)) await nextTurn()
   if (raw.complete && !raw.destroyed && encoding === 'identity') return readArrived(raw, collector, limit)
   const started = performance.now()
   const stopWatch = watchProgress(
@@ -230,6 +232,11 @@ async function read(
   }
 }
 
+/** Whether the body may have arrived with its head: Node reads 64 kB at once. */
+function isShort({ headers }: FastifyRequest): boolean {
+  return !(Number(headers['content-length']) > CHUNK)
+}
+
 /** Reads a body that has arrived already. */
 async function readArrived(raw: IncomingMessage, collector: BodyCollector, limit: SizeLimit): Promise<void> {
   try {
@@ -252,7 +259,7 @@ async function readInflated(
   // Restores may inflate to anything, and an admin runs them.
   const isTrusted = isServerAdmin(request.user)
   // The limit of a small body is checked after so many bytes, not after the first 64 kB.
-  const gunzip = createGunzip({ chunkSize: Math.min(INFLATE_CHUNK, Math.max(LEAST_CHUNK, limit.bytes + 1)) })
+  const gunzip = createGunzip({ chunkSize: Math.min(CHUNK, Math.max(LEAST_CHUNK, limit.bytes + 1)) })
   // After a cut, pipe() alone would leave the inflater waiting forever.
   const stop = finished(raw, { writable: false }, (error) => {
     if (error) gunzip.destroy(error)
