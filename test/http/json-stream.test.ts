@@ -373,3 +373,32 @@ t.test('HTTP/1.0 clients get pieces without chunks', async (t) => {
   for await (const part of socket) text += part
   t.equal(text.slice(text.indexOf('\r\n\r\n') + 4), 'ab\n')
 })
+
+t.test(
+  'an answer that breaks off is not taken for a whole one, also where it ends with its connection',
+  async (t) => {
+    const url = await serve(t, (request, reply) => {
+      async function* chunks(): AsyncGenerator<Uint8Array> {
+        yield bytes('[1')
+        await turn()
+        throw new CouchError('disk_fault')
+      }
+      return sendStream(request, reply, { status: 200, chunks: chunks() })
+    })
+    for (const version of ['1.0', '1.1']) {
+      const socket = connect(Number(new URL(url).port), '127.0.0.1')
+      let received = ''
+      socket.on('data', (data) => {
+        received += data.toString('latin1')
+      })
+      let fault: NodeJS.ErrnoException | undefined
+      socket.on('error', (error) => {
+        fault = error
+      })
+      socket.write(`GET / HTTP/${version}\r\nHost: a\r\n\r\n`)
+      await new Promise((resolve) => socket.on('close', resolve))
+      if (version === '1.0') t.match(fault, { code: 'ECONNRESET' })
+      else t.notMatch(received, /\r\n0\r\n/, 'the last chunk is missing')
+    }
+  },
+)

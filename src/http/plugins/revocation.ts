@@ -8,6 +8,7 @@ import fp from 'fastify-plugin'
 import type { AccountListener } from '../../auth/accounts.ts'
 import { asCouchError, CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
+import { breakOff } from '../transport/raw-answer.ts'
 import { checkAccess } from './access-rules.ts'
 import { authenticate } from './authentication.ts'
 import { answerInstead } from './error-replies.ts'
@@ -130,7 +131,8 @@ function cut(request: FastifyRequest, reply: FastifyReply, error: CouchError): v
   request.server.services.logger.warn(factsOf(request), `${what}: the rights of its caller were revoked`)
   request.isRevoked = true
   if (request.endBody !== null) request.endBody(error)
-  else if (headersSent || reply.raw.socket === null) request.raw.socket.destroy()
+  else if (headersSent) breakOff(reply.raw)
+  else if (reply.raw.socket === null) request.raw.socket.destroy()
   else answerInstead(error, request, reply)
 }
 

@@ -8,6 +8,7 @@ import { JSONP_TYPE, jsonpFrame, reduceHeaders } from '../plugins/couch-headers.
 import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 import { needsNoSandbox, type OwnType } from './page-policy.ts'
+import { breakOff } from './raw-answer.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
@@ -213,7 +214,7 @@ class HttpStream implements ResponseStream {
     const level = error.status < 500 ? 'warn' : levelOf(error)
     const facts = { ...causeOf(error), ...factsOf(this.#request) }
     this.#request.log[level](facts, 'an answer broke off while it was sent')
-    this.#raw.destroy()
+    breakOff(this.#raw)
   }
 
   #put(bytes: Uint8Array, isOwn = false): Promise<void> | undefined {
@@ -225,7 +226,7 @@ class HttpStream implements ResponseStream {
     addOutgoing(length)
     return new Promise((resolve) => {
       let isOver = false
-      const stalled = setTimeout(() => raw.destroy(), STALLED_MS)
+      const stalled = setTimeout(() => breakOff(raw), STALLED_MS)
       const onTaken = () => {
         if (isOver) return
         isOver = true

@@ -1,4 +1,5 @@
 /** Answers as bytes, where Fastify's reply cannot send them, and orderly ends of connections. */
+import type { ServerResponse } from 'node:http'
 import { createRequire } from 'node:module'
 import type { Socket } from 'node:net'
 import { finished } from 'node:stream'
@@ -40,6 +41,18 @@ export function rawAnswer(error: CouchError, lines: readonly string[], isBare = 
     '',
     isBare ? '' : body,
   ].join('\r\n')
+}
+
+/**
+ * Breaks an answer off, of which a part may have been sent: the client must not take that for the whole. Where the answer ends with
+ * its connection, as over HTTP/1.0, only a reset shows the difference (RFC 9112 8).
+ */
+export function breakOff(answer: ServerResponse): void {
+  const isOfStream = (answer as object) instanceof StreamResponse
+  const { socket } = answer
+  // TLS has an end mark of its own, which is missing then.
+  if (isOfStream || answer.chunkedEncoding || socket === null || 'encrypted' in socket) answer.destroy()
+  else socket.resetAndDestroy()
 }
 
 /** How long a refused client may go on sending before the connection is cut, in milliseconds. */
