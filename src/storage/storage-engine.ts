@@ -132,12 +132,13 @@ export interface EngineCopies {
 /** A database's own file, or a copy of it. */
 export type FilePlace = { readonly database: string } | { readonly path: string }
 
+type DocumentReads = Pick<
+  DatabaseStore,
+  'partitioned' | 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
+>
+
 /** Reads single documents of a file. Each row is compared with its checksum, as a store does. */
-export interface FileReader
-  extends Pick<
-    DatabaseStore,
-    'partitioned' | 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
-  > {
+export interface FileReader extends DocumentReads {
   /** The SHA-256 of a content, as it was written; null if it is not there. @throws damaged_document */
   sha256Of(blob: number): Uint8Array | null
   /** The content with this SHA-256. */
@@ -149,11 +150,7 @@ export interface FileReader
  * Reads short documents of a database, in microseconds. Each call reads what was durable when it began. Its calls fail with
  * unavailable where the store must be asked: what is long has a bounded turn there, and what is damaged is reported there.
  */
-export interface LiveReader
-  extends Pick<
-    DatabaseStore,
-    'partitioned' | 'view' | 'readDocs' | 'readLocals' | 'readBlob' | 'referenceBlob'
-  > {
+export interface LiveReader extends DocumentReads {
   /** false after a fault: it is to be closed. */
   readonly isUsable: boolean
   /** Call it before the database is deleted or replaced. */
