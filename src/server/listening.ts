@@ -23,7 +23,13 @@ export async function listenSecurely(
 /** @returns the server's URL, with a slash at the end */
 export async function listen(app: FastifyInstance, config: Config): Promise<string> {
   const port = config.integer('chttpd', 'port')
-  await app.listen({ port, host: bindAddress(config), listenTextResolver: readyLine })
+  // Called for each address. Fastify has no logger to pass the line to (app.ts).
+  const listenTextResolver = (address: string) => {
+    const line = readyLine(address)
+    app.services.logger.info(line)
+    return line
+  }
+  await app.listen({ port, host: bindAddress(config), listenTextResolver })
   const url = urlOf(app)
   if (url === null) throw new Error('settee does not listen on any port')
   return url
@@ -37,7 +43,7 @@ export function urlOf(app: FastifyInstance): string | null {
   return `http://${shown}:${address.port}/`
 }
 
-/** The line that Fastify logs for each address when it listens. */
+/** The line that is logged for each address when the server listens. */
 export function readyLine(address: string): string {
   return `settee ${setteeVersion()} is ready at ${address}/`
 }
