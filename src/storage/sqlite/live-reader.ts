@@ -1,5 +1,4 @@
 /** Reads short documents of a database that a store of another thread has open and writes to. */
-import { closeSync, openSync, readSync } from 'node:fs'
 import { CouchError } from '../../core/errors.ts'
 import type { BlobReference } from '../blob-leases.ts'
 import { DamageReports } from '../damage.ts'
@@ -81,12 +80,10 @@ export class SqliteLiveReader implements LiveReader {
   readonly #localBytes: Statement<readonly [bytes: number]>
   /** Of the state that was read last. */
   #seen: Seen | undefined
-  #isUsable = true
+  isUsable = true
 
   /** @throws SqliteError or the operating system's error; unavailable if the store must read the file */
   constructor(name: string, path: string, caches: PageCaches) {
-    // A small file is rewritten as it grows, which an open reader would prevent.
-    if (pageSizeOf(path) !== PAGE.large) throw forTheStore()
     this.#damage = new DamageReports(name, { report: refuse, areDevicesAsked: false })
     this.#connection = new Connection(path, { isReadOnly: true, mustExist: true, busyMs: 0 })
     this.#cache = new PageCache(this.#connection, caches)
@@ -97,16 +94,15 @@ export class SqliteLiveReader implements LiveReader {
     this.#settings = this.#connection.prepareTuples(`SELECT key, value FROM meta WHERE key IN (${keys})`)
     this.#localBytes = this.#connection.prepareTuples('SELECT octet_length(body) FROM local WHERE id = ?')
     try {
+      // A small file is rewritten as it grows, which an open reader would prevent. SQLite alone may open the file to look: any
+      // other file descriptor would give up the locks of the store when it is closed.
+      if (this.#connection.pragma('page_size') !== PAGE.large) throw forTheStore()
       if (schemaOf(this.#connection, 'The database') !== MIGRATIONS.length) throw forTheStore()
       this.partitioned = this.#read(({ state }) => state.partitioned)
     } catch (error) {
       this.close()
       throw error
     }
-  }
-
-  get isUsable(): boolean {
-    return this.#isUsable
   }
 
   /**
@@ -125,7 +121,7 @@ export class SqliteLiveReader implements LiveReader {
       return unpacked(this.#readInTransaction(work))
     } catch (error) {
       if (error instanceof CouchError) throw error
-      this.#isUsable = false
+      this.isUsable = false
       throw forTheStore()
     }
   }
@@ -149,13 +145,13 @@ export class SqliteLiveReader implements LiveReader {
     const settings = JSON.stringify(this.#settings.all())
     if (this.#seen?.settings === settings) return { ...this.#seen, version }
     // What is wrong now stays wrong for a while.
-    this.#isUsable = false
+    this.isUsable = false
     if (readMeta(this.#connection).damaged.length > 0) throw forTheStore()
     const tables = openTables(this.#connection, { damage: this.#damage, RevisionTable: ShortRevisions })
     const { garbage, damagedLeaves, state } = tables
     const isSound = !garbage.lacksChecksums && damagedLeaves.size === 0
     if (!isSound || state.view.revsLimit > MAX_REVS_LIMIT) throw forTheStore()
-    this.#isUsable = true
+    this.isUsable = true
     return { version, settings, tables }
   }
 
@@ -205,16 +201,4 @@ export class SqliteLiveReader implements LiveReader {
     this.#cache.close()
     this.#connection.close()
   }
-}
-
-/** The size of the pages of a file, in bytes (https://www.sqlite.org/fileformat.html, 1.3). */
-function pageSizeOf(path: string): number {
-  const head = Buffer.alloc(18)
-  const file = openSync(path, 'r')
-  try {
-    readSync(file, head, 0, head.length, 0)
-  } finally {
-    closeSync(file)
-  }
-  return head.readUInt16BE(16)
 }

@@ -1,4 +1,5 @@
 /** A reader beside the store: it says what the store says, or leaves it to the store. */
+import { readFileSync, statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -16,17 +17,30 @@ import { temporaryFolder } from '../../helpers/server.ts'
 /** Six of them give a file large pages, without which there is no reader. */
 const FILLING = 'x'.repeat(60_000)
 
+/** How many locks this process has on a file. Closing any file descriptor of it would give them all up (fcntl(2)). */
+function locksOf(path: string): number {
+  const own = `${process.pid} `
+  const inode = `:${statSync(path).ino} `
+  const locks = readFileSync('/proc/locks', 'utf8').split('\n')
+  return locks.filter((lock) => lock.includes(own) && lock.includes(inode)).length
+}
+
 async function setUp(t: Test) {
   const dataDir = await temporaryFolder(t)
   const engine = sqliteEngine({ dataDir })
   t.teardown(() => engine.close())
   const opened = await openOn(engine)
   const open = () => copiesOf(engine).openLiveReader('notes')
+  const path = new Files(dataDir).path('notes')
+  const locks = locksOf(path)
+  t.ok(locks > 0)
   t.throws(open, { code: 'unavailable' }, 'a small file')
+  t.equal(locksOf(path), locks, 'the locks of the store, which another process must see')
   for (let n = 0; n < 6; n++) await opened.put(`filling-${n}`, { text: FILLING })
   const reader = open()
   t.teardown(() => reader.close())
-  return { open, reader, path: new Files(dataDir).path('notes'), ...opened }
+  t.ok(locksOf(path) >= locks)
+  return { open, reader, path, ...opened }
 }
 
 /** What was read, or the code of the error. */
