@@ -7,7 +7,7 @@ import type { FileReader } from '../storage-engine.ts'
 import type { DocTouches } from '../touches.ts'
 import { Connection } from './connection.ts'
 import { FileErrors, storageError } from './database-access.ts'
-import { openTables, type Tables } from './document-writes.ts'
+import { openTables, readDocs, type Tables } from './document-writes.ts'
 import { MIGRATIONS, RefusedFile, schemaOf } from './schema.ts'
 
 /** What it finds damaged is reported to nobody: its caller looks for it. */
@@ -38,9 +38,9 @@ export class SqliteFileReader implements FileReader {
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
     touches?: DocTouches,
+    chars?: number,
   ): Promise<R[]> {
-    const { documents, state } = this.#tables
-    return translated(() => ids.map((id, place) => read(documents.byId(id, touches), id, state.view, place)))
+    return translated(() => readDocs(this.#tables, ids, read, touches, chars))
   }
 
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
