@@ -7,7 +7,7 @@ import { agrees } from '../checksum.ts'
 import { keysSum, reductionSum, rowSum } from '../index-rows.ts'
 import { openForReading, pageFaults, readable } from './database-check.ts'
 import { COUNT_FACTOR, type StoredSum } from './index-checksums.ts'
-import { hasPlainCounts, isUnsummed, readPosition } from './index-file.ts'
+import { isUnreadable, isUnsummed, type Layout, readLayout, readPosition } from './index-file.ts'
 import type { Statement } from './statement.ts'
 
 const SUFFIX = '.sqlite'
@@ -47,8 +47,8 @@ function isFaulty(path: string): boolean {
     db = openForReading(path)
     return hasFault(db)
   } catch (error) {
-    if (error instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB)/.test(error.code)) return true
-    // It was removed, or is being made.
+    if (isUnreadable(error)) return true
+    // It was removed, or is in use.
     if (error instanceof Sqlite.SqliteError) return false
     throw error
   } finally {
@@ -64,14 +64,15 @@ function hasFault(db: Sqlite.Database): boolean {
   if (bytes === 0) return false
   const isSmall = bytes <= MAX_PAGES_BYTES
   if (isSmall && pageFaults(file) !== null) return true
-  const tables = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'").pluck().all() as string[]
-  const indexes = tables.filter((name) => /^rows_\d+$/.test(name)).map((name) => Number(name.slice(5)))
-  // An older settee made no checksums, and this one adds them at the next opening.
-  const isSummed = db.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() !== undefined
-  if (!isSummed) return indexes.some((index) => isSmall && hasWrongCounts(db, index))
-  const mayLack = isUnsummed(file)
   const tuples = <R extends readonly unknown[]>(sql: string) =>
     db.prepare(sql).raw() as unknown as Statement<R>
+  const layout = readLayout({ prepareTuples: tuples })
+  if (layout === null) return false
+  const indexes = Array.from({ length: layout.indexes }, (_, index) => index)
+  const isMiscounted = (index: number) => isSmall && hasWrongCounts(db, index, layout)
+  // An older settee made no checksums, and this one adds them at the next opening.
+  if (layout.version === 'plain') return indexes.some(isMiscounted)
+  const mayLack = isUnsummed(file)
   readPosition({ prepareTuples: tuples })
   const isSound = (stored: StoredSum, sum: number) => agrees(stored, sum, mayLack)
   return (
@@ -95,7 +96,7 @@ function hasFault(db: Sqlite.Database): boolean {
           FIRST,
           ([place, red, sum]) => red === null || isSound(sum, reductionSum(place, red)),
         ) ||
-        (isSmall && hasWrongCounts(db, index)),
+        isMiscounted(index),
     )
   )
 }
@@ -127,8 +128,8 @@ function hasWrongRow<R extends readonly [string | Buffer, ...unknown[]]>(
 }
 
 /** Whether the stretches or blocks count other rows than there are. */
-function hasWrongCounts(db: Sqlite.Database, index: number): boolean {
-  const [n, factor] = hasPlainCounts(db) ? ['n', 1] : ['nc', COUNT_FACTOR]
+function hasWrongCounts(db: Sqlite.Database, index: number, { version }: Layout): boolean {
+  const [n, factor] = version === 'coded' ? ['nc', COUNT_FACTOR] : ['n', 1]
   const number = (sql: string) => db.prepare(sql).pluck().get() as number
   db.exec('BEGIN')
   try {

@@ -21,6 +21,57 @@ export function tables(indexes: number): string {
     CREATE TABLE docs (id TEXT PRIMARY KEY, ks BLOB, c INTEGER) WITHOUT ROWID;${each.join('')}`
 }
 
+/**
+ * The versions of the tables: without checksums; with them; and with numbers of rows that show a changed bit
+ * ({@link COUNT_FACTOR}).
+ */
+const LAYOUTS = ['plain', 'summed', 'coded'] as const
+
+export interface Layout {
+  readonly version: (typeof LAYOUTS)[number]
+  readonly indexes: number
+}
+
+function statementsOf({ version, indexes }: Layout): string[] {
+  const newest = tables(indexes)
+  const counted = version === 'coded' ? newest : newest.replaceAll(' nc INTEGER', ' n INTEGER')
+  const sql = version === 'plain' ? counted.replaceAll(', c INTEGER', '') : counted
+  return sql
+    .split(';')
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== '')
+    .sort()
+}
+
+/**
+ * Which tables a file has. Each text is compared, because a changed bit of one can rename a column, or change what is kept in it.
+ * @returns null for a file without tables
+ * @throws SqliteError if the tables are not those of any version
+ */
+export function readLayout(connection: Pick<Connection, 'prepareTuples'>): Layout | null {
+  const select = connection.prepareTuples<[unknown]>(
+    "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_stat%' ORDER BY sql",
+  )
+  const found = select.all().map(([sql]) => String(sql))
+  if (found.length === 0) return null
+  const indexes = found.filter((sql) => sql.startsWith('CREATE TABLE rows_')).length
+  const text = found.join(';')
+  const version = LAYOUTS.find((each) => statementsOf({ version: each, indexes }).join(';') === text)
+  if (version === undefined)
+    throw new Sqlite.SqliteError('an index has other tables than settee makes', 'SQLITE_CORRUPT')
+  return { version, indexes }
+}
+
+/**
+ * Whether a file is damaged, or has other tables than this version of settee writes. A row that is there already is one that
+ * a search has not found.
+ */
+export function isUnreadable(thrown: unknown): boolean {
+  return (
+    thrown instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB|ERROR|CONSTRAINT)/.test(thrown.code)
+  )
+}
+
 /** The name in `meta` of a file from before there were checksums: rows may lack them. */
 const UNSUMMED = 'unsummed'
 
@@ -34,11 +85,6 @@ export function addChecksums(connection: Connection, indexes: number): void {
 /** Whether the file is one of an older settee, whose rows may lack their checksums. */
 export function isUnsummed(connection: Pick<Connection, 'prepare'>): boolean {
   return connection.prepare('SELECT 1 FROM meta WHERE name = ?').get(UNSUMMED) !== undefined
-}
-
-/** Whether the file is one of an older settee, whose numbers of rows are not coded. */
-export function hasPlainCounts(db: Pick<Connection, 'prepare'>): boolean {
-  return db.prepare("SELECT 1 FROM pragma_table_info('sums_0') WHERE name = 'n'").get() !== undefined
 }
 
 /** Removes the file of a store, and those that SQLite keeps beside it. */

@@ -1,7 +1,6 @@
 /** An index store in a SQLite file of its own; the contract is storage/index-store.ts. */
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
-import Sqlite from 'better-sqlite3'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
@@ -26,9 +25,11 @@ import { removeBuild, StagedBuild } from './index-build.ts'
 import { refuseDamaged, rowCount, type StoredSum } from './index-checksums.ts'
 import {
   addChecksums,
-  hasPlainCounts,
+  isUnreadable,
   isUnsummed,
+  type Layout,
   RowWriter,
+  readLayout,
   readPosition,
   removeFile,
   tables,
@@ -139,14 +140,13 @@ export class SqliteIndexStore implements IndexStore {
     const { path, indexes, onOperation } = this.#options
     const connection = new Connection(path, { isDerived: true, onOperation })
     try {
-      const found = connection.prepareTuples<[number]>('SELECT count(*) FROM sqlite_schema').get()
-      if (found?.[0] === 0) {
+      const layout = readLayout(connection)
+      if (layout === null) {
         connection.begin()
         connection.exec(tables(indexes))
         new RowWriter(connection, false).addFirstStretches(indexes)
         connection.commit()
-      }
-      this.#completeTables(connection)
+      } else this.#complete(connection, layout)
       readPosition(connection)
       return connection
     } catch (error) {
@@ -155,26 +155,19 @@ export class SqliteIndexStore implements IndexStore {
     }
   }
 
-  /** @throws SqliteError for a file whose tables are not those of this store */
-  #completeTables(connection: Connection): void {
-    const { indexes } = this.#options
-    if (connection.prepare("SELECT 1 FROM pragma_table_info('docs') WHERE name = 'c'").get() === undefined) {
+  /** Makes the newest tables of those of an older settee. @throws SqliteError for a file with another number of indexes */
+  #complete(connection: Connection, { version, indexes }: Layout): void {
+    if (indexes !== this.#options.indexes) refuseDamaged()
+    if (version === 'plain') {
       connection.begin()
       addChecksums(connection, indexes)
       connection.commit()
     }
-    if (hasPlainCounts(connection)) {
+    if (version !== 'coded') {
       connection.begin()
       for (let index = 0; index < indexes; index++) connection.exec(codeCounts(index))
       connection.commit()
     }
-    // A statement finds that its tables are missing when it is first used.
-    for (let index = 0; index < indexes; index++)
-      connection
-        .prepare(
-          `SELECT rows.c, m, sums.c, sums.nc, blocks.nc FROM rows_${index} AS rows, blocks_${index} AS blocks, sums_${index} AS sums LIMIT 1`,
-        )
-        .get()
   }
 
   get indexes(): number {
@@ -472,16 +465,6 @@ export class SqliteIndexStore implements IndexStore {
     this.#replaceFile(() => removeFile(this.#options.path))
     return new CouchError('unavailable', undefined, { cause: error })
   }
-}
-
-/**
- * Whether a file is damaged, or has other tables than this version of settee writes. A row that is there already is one that
- * a search has not found.
- */
-function isUnreadable(thrown: unknown): boolean {
-  return (
-    thrown instanceof Sqlite.SqliteError && /^SQLITE_(?:CORRUPT|NOTADB|ERROR|CONSTRAINT)/.test(thrown.code)
-  )
 }
 
 /** The first place after another. */

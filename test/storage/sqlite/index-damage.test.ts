@@ -147,6 +147,28 @@ t.test('a changed bit', async (t) => {
   t.ok(counts.found > 0, `${ROUNDS} rounds`)
 })
 
+t.test('a changed bit in the texts of the tables', async (t) => {
+  const folder = await temporaryFolder(t)
+  const stores = opened(folder)
+  await stores.open('abc', 2).status()
+  stores.close()
+  const path = join(folder, 'abc.sqlite')
+  const whole = readFileSync(path)
+  const random = randomNumbers(SEED)
+  const texts = [...whole.toString('latin1').matchAll(/CREATE TABLE \w+ \([^)]+\) WITHOUT ROWID/g)]
+  t.equal(texts.length, 8)
+  t.notOk(isIndexDamaged(folder, 'abc'))
+  const unseen: string[] = []
+  for (const { index, 0: text } of texts)
+    for (let at = index; at < index + text.length; at++) {
+      const bytes = Buffer.from(whole)
+      bytes.writeUInt8((bytes[at] as number) ^ (1 << random(8)), at)
+      writeFileSync(path, bytes)
+      if (!isIndexDamaged(folder, 'abc')) unseen.push(bytes.toString('latin1', index, index + text.length))
+    }
+  t.same(unseen, [], 'all are found')
+})
+
 /** One bit of a row's head says whether its place is bytes or a text; both have the same bytes. */
 t.test('a place that has become a text', async (t) => {
   const folder = await temporaryFolder(t)
