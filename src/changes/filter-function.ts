@@ -15,11 +15,12 @@ import { requireMember } from '../documents/security.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { Sandbox } from '../sandbox/messages.ts'
-import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
+import type { DocState, StoreView } from '../storage/engine.ts'
 import {
   bodiesOf,
   type ChangesOptions,
   type FeedRange,
+  type FeedReader,
   type FeedRows,
   type FeedSearch,
   type FunctionFilter,
@@ -70,7 +71,7 @@ const VISIBLE_ANCESTORS = 20
  * @throws the errors of the predicate; unauthorized, forbidden, before a function sees a document
  */
 export async function functionRows(
-  store: DatabaseStore,
+  store: FeedReader,
   user: UserCtx,
   search: FeedSearch,
   predicate: FilterPredicate,
@@ -102,7 +103,7 @@ function pageOf(rows: readonly Row[], { candidates, more, view }: Batch, used: n
 }
 
 async function readBatch(
-  store: DatabaseStore,
+  store: FeedReader,
   user: UserCtx,
   { options, limit }: FeedSearch,
   range: FeedRange,
@@ -214,7 +215,7 @@ interface FoundFunction extends Design {
  * @throws unauthorized, forbidden; not_found, deleted, with the texts of protocol.md 5.6; function_error
  */
 export async function findFunction(
-  store: DatabaseStore,
+  store: FeedReader,
   user: UserCtx,
   filter: FunctionFilter,
 ): Promise<FoundFunction> {
@@ -242,7 +243,7 @@ export function openPredicate(
   return async (docs) => (docs.length === 0 ? [] : sandbox.filter({ ...fn, path }, docs, request))
 }
 
-async function readDesign(store: DatabaseStore, user: UserCtx, ddoc: string): Promise<Design> {
+async function readDesign(store: FeedReader, user: UserCtx, ddoc: string): Promise<Design> {
   const [design] = await store.readDocs(
     [ddoc],
     (doc, _id, { security }) => {

@@ -10,13 +10,14 @@ import { nameOnly, renderDocument, unlessDamaged } from '../documents/render.ts'
 import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
-import type { DatabaseStore, DocState } from '../storage/engine.ts'
+import type { DocState } from '../storage/engine.ts'
 import type { Touches } from '../storage/touches.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
   bodiesOf,
   type ChangesFilter,
   type ChangesOptions,
+  type FeedReader,
   type FeedRows,
   type FeedSearch,
   type FunctionFilter,
@@ -89,7 +90,7 @@ export function openPlain(text: unknown): FilterFactory | null {
  * @throws invalid_filter if the selector takes too much work for a document
  */
 export async function scanFiltered(
-  store: DatabaseStore,
+  store: FeedReader,
   search: FeedSearch,
   filterFactory: FilterFactory,
 ): Promise<FeedRows> {
@@ -103,7 +104,7 @@ export async function scanFiltered(
 
 /** @returns the first document's revision if it cannot be decided in one step */
 async function scanOnce(
-  store: DatabaseStore,
+  store: FeedReader,
   { options, limit, range }: FeedSearch,
   { passing, touches }: RevisionFilter,
 ): Promise<FeedRows | LongRevision> {

@@ -4,11 +4,11 @@ import { CouchError } from '../core/errors.ts'
 import { pinContents } from '../documents/stored-content.ts'
 import { wholeText } from '../documents/whole-text.ts'
 import type { BlobReference } from '../storage/blob-leases.ts'
-import type { DatabaseStore } from '../storage/engine.ts'
 import {
   type ChangesOptions,
   documentMember,
   errorMember,
+  type FeedReader,
   type FeedRows,
   PAGE_TEXT,
   type Row,
@@ -21,7 +21,7 @@ import {
  * @returns the same if no row lacks its document
  */
 export async function fillRows(
-  store: DatabaseStore,
+  store: FeedReader,
   found: FeedRows,
   options: ChangesOptions,
 ): Promise<FeedRows> {
@@ -44,7 +44,7 @@ export async function fillRows(
 }
 
 /** If the contents of a row are not all there, none are pinned: the row becomes an error when they are read. */
-async function pin(store: DatabaseStore, { document }: Row): Promise<readonly BlobReference[]> {
+async function pin(store: FeedReader, { document }: Row): Promise<readonly BlobReference[]> {
   try {
     return document === undefined ? [] : await pinContents(store, document.contents)
   } catch (error) {
@@ -54,7 +54,7 @@ async function pin(store: DatabaseStore, { document }: Row): Promise<readonly Bl
 }
 
 async function filled(
-  store: DatabaseStore,
+  store: FeedReader,
   { seq, members, document }: Row,
   options: ChangesOptions,
 ): Promise<Row> {

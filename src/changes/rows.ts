@@ -2,10 +2,11 @@
 import { encodeTexts } from '../core/bytes.ts'
 import { CouchError, type ErrorName } from '../core/errors.ts'
 import { escaped } from '../core/json.ts'
+import type { DocumentReader } from '../documents/database.ts'
 import { type RenderedDocument, renderDocument, renderInTexts } from '../documents/render.ts'
 import { trimFields } from '../query/projection.ts'
 import { leafRevs } from '../revisions/branch.ts'
-import type { DocState, StoreView } from '../storage/engine.ts'
+import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
 import { sequenceTokens } from '../storage/sequence.ts'
 import type { Touches } from '../storage/touches.ts'
 
@@ -27,6 +28,9 @@ export interface ChangesOptions {
   /** Restricts the feed to documents with a passing revision. */
   readonly filter?: ChangesFilter
 }
+
+/** What a feed reads of a database. */
+export type FeedReader = DocumentReader & Pick<DatabaseStore, 'readChanges' | 'countChanges' | 'findPoint'>
 
 /** A range of the feed, `since < seq < before`, read from the low end or, with `descending`, from the high end. */
 export interface FeedRange {

@@ -291,6 +291,13 @@ export interface Paging {
   readonly touches?: Touches
 }
 
+/** `since < seq < before`, in the order of the feed or the reverse. */
+export interface ChangesRange {
+  readonly since: number
+  readonly descending?: boolean
+  readonly before?: number
+}
+
 export interface Page<R> {
   readonly rows: R[]
   /** Whether rows of the range remain. */
@@ -349,7 +356,7 @@ export interface DatabaseStore {
   measureRange(range: IdRange): Promise<RangeSizes>
   /** Documents by their place in the feed: above `since` upwards, or, descending, from the newest down. */
   readChanges<R>(
-    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    range: ChangesRange,
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>>

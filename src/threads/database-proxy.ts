@@ -3,6 +3,7 @@
  * documented in documents/database.ts, changes/page.ts, query/views.ts, query/find.ts or query/index-changes.ts; documents/store-database.ts
  * does the work on the other thread.
  */
+import { type ChangesRequest, plainPage } from '../changes/page.ts'
 import { CouchError } from '../core/errors.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import { bulkGet } from '../documents/bulk-get.ts'
@@ -12,9 +13,10 @@ import { documentReader } from '../documents/partition-calls.ts'
 import { missingRevsAnswer, revsDiff } from '../documents/revs-diff.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import type { LastKnownSequence } from '../storage/sequence.ts'
+import type { LiveReader } from '../storage/storage-engine.ts'
 import { FOREIGN_EVENT_MS } from '../storage/store-events.ts'
 import type { DatabaseEvent, DatabaseHandle, TextMethod } from './databases.ts'
-import { type InPlaceReads, isAnswer } from './in-place-reads.ts'
+import { answerOf, type InPlaceReads } from './in-place-reads.ts'
 import { shortBytesAsTexts } from './message-bytes.ts'
 import { StreamReader } from './rpc-stream.ts'
 import { type Chunks, type SharedAnswers, SharedReader, sharedBodyText } from './shared-answers.ts'
@@ -36,6 +38,8 @@ export interface AnswersHere {
 
 /** The longest body of a request that is answered on this thread, in bytes: it names about 200 documents. */
 const MAX_BODY_BYTES = 8 * 1024
+/** The longest token of a feed, in characters: one of this server is shorter. */
+const MAX_SINCE = 100
 /** The longest answer of a `_bulk_get`, in bytes. */
 const MAX_ANSWER_BYTES = 1024 * 1024
 
@@ -239,10 +243,7 @@ export class DatabaseProxy implements DatabaseHandle {
     const [user, body, options] = args
     const reader = this.#reader()
     if (reader === null) return stream()
-    const answer = whole(bulkGet(reader, user, body, options, limits())).catch((error: unknown) => {
-      if (isAnswer(error)) throw error
-      return null
-    })
+    const answer = answerOf(whole(bulkGet(reader, user, body, options, limits())))
     answer.catch(() => undefined)
     return new SharedReader(answer, stream)
   }
@@ -359,8 +360,11 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#call('indexUsage', [])
   }
 
-  changes(...args: Args<'changes'>) {
-    return this.#call('changes', args)
+  async changes(...args: Args<'changes'>): ReturnType<DatabaseHandle['changes']> {
+    const [user, request] = args
+    const reader = isPlainFeed(request) ? this.#liveReader() : null
+    const page = reader && (await answerOf(plainPage(reader, user, request)))
+    return page ?? this.#call('changes', args)
   }
 
   readFilterBody(...args: Args<'readFilterBody'>) {
@@ -368,9 +372,13 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   /** The database on this thread; null: its own thread is asked. */
-  #reader(): DocumentReader | null {
+  #liveReader(): LiveReader | null {
     if (this.#here === null || this.#isRetired || !this.#here.isPlain(this.name)) return null
-    const reader = this.#here.reads.readerOf(this.entry)
+    return this.#here.reads.readerOf(this.entry)
+  }
+
+  #reader(): DocumentReader | null {
+    const reader = this.#liveReader()
     return reader && documentReader(reader)
   }
 
@@ -380,12 +388,9 @@ export class DatabaseProxy implements DatabaseHandle {
     args: Args<M>,
     reading: ReturnType<ServedDatabase[M]> | null,
   ): Promise<Awaited<ReturnType<DatabaseHandle[M]>>> {
-    try {
-      if (reading !== null) return shortBytesAsTexts(await reading) as Awaited<ReturnType<DatabaseHandle[M]>>
-    } catch (error) {
-      if (isAnswer(error)) throw error
-    }
-    return (await this.#call(method, args)) as Awaited<ReturnType<DatabaseHandle[M]>>
+    const answer = reading && (await answerOf<unknown>(reading))
+    const given = answer === null ? await this.#call(method, args) : shortBytesAsTexts(answer)
+    return given as Awaited<ReturnType<DatabaseHandle[M]>>
   }
 
   async #call<M extends CallMethod>(
@@ -479,6 +484,13 @@ export class DatabaseProxy implements DatabaseHandle {
 /** Whether no other revision than the winner is read, and no content of an attachment. */
 function isOfWinner({ rev, latest, revsInfo, attachments, attsSince }: OpenOptions): boolean {
   return rev === undefined && !latest && !revsInfo && !attachments && attsSince === undefined
+}
+
+/** Whether a page shows each document's row as it is, and no content of an attachment. */
+function isPlainFeed({ since, options }: ChangesRequest): boolean {
+  const { filter, docIds, attachments, descending } = options
+  const isShort = typeof since === 'number' || since.length <= MAX_SINCE
+  return isShort && filter === undefined && docIds === undefined && !attachments && !descending
 }
 
 function isShort(body: Body): boolean {

@@ -115,7 +115,16 @@ export class InPlaceReads {
   }
 }
 
-/** Whether an error is the answer to a request: not one that the thread of the database must find and report. */
-export function isAnswer(error: unknown): boolean {
-  return error instanceof CouchError && error.status < 500
+/**
+ * What a reader has read.
+ * @returns null if the thread of the database must be asked, which finds and reports what is wrong
+ * @throws an error that is the answer to a request
+ */
+export async function answerOf<T>(reading: Promise<T>): Promise<T | null> {
+  try {
+    return await reading
+  } catch (error) {
+    if (error instanceof CouchError && error.status < 500) throw error
+    return null
+  }
 }

@@ -1,6 +1,7 @@
 /** The methods of a database on its thread, over its open store, and the properties of each method. */
+
+import { changesPage } from '../changes/filtered-page.ts'
 import { readFilterBody } from '../changes/filters.ts'
-import { changesPage } from '../changes/page.ts'
 import { holdsAccounts, holdsReplications, isListedByServerAdmins } from '../core/ids.ts'
 import type { SecurityObject, Settings, Space, UserCtx } from '../core/types.ts'
 import { refusedCouchapps, storeCouchapps } from '../couchapps/couchapps.ts'

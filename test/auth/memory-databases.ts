@@ -1,5 +1,6 @@
 /** Databases over the engine in memory as the HTTP thread sees them, `_users` with its rules, and events. */
-import { type ChangesSource, changesPage } from '../../src/changes/page.ts'
+import { changesPage } from '../../src/changes/filtered-page.ts'
+import type { ChangesSource } from '../../src/changes/page.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE, userDocId } from '../../src/core/ids.ts'
 import { DEFAULT_LIMITS, DEFAULT_RULES, type SecurityObject } from '../../src/core/types.ts'

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { FilterFunctionContext } from '../../src/changes/filter-function.ts'
-import { type ChangesPage, changesPage, type Since } from '../../src/changes/page.ts'
+import { changesPage } from '../../src/changes/filtered-page.ts'
+import type { ChangesPage, Since } from '../../src/changes/page.ts'
 import type { ChangesFilter, ChangesOptions } from '../../src/changes/rows.ts'
 import type { UserCtx } from '../../src/core/types.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'

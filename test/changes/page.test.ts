@@ -1,5 +1,6 @@
 import t from 'tap'
-import { type ChangesPage, changesPage, type Since } from '../../src/changes/page.ts'
+import { changesPage } from '../../src/changes/filtered-page.ts'
+import type { ChangesPage, Since } from '../../src/changes/page.ts'
 import { type ChangesOptions, PAGE_ROWS } from '../../src/changes/rows.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'
 import { attachment, put, write } from '../storage/conformance/edits.ts'

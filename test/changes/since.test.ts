@@ -1,7 +1,7 @@
 /** Tokens of a server from which a database has moved: the feed goes on behind them, and skips no change. */
 import fc from 'fast-check'
 import t from 'tap'
-import { changesPage } from '../../src/changes/page.ts'
+import { changesPage } from '../../src/changes/filtered-page.ts'
 import { readSince } from '../../src/changes/since.ts'
 import { rememberTokens } from '../../src/documents/remember-tokens.ts'
 import type { DatabaseStore } from '../../src/storage/engine.ts'

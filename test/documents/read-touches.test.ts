@@ -1,6 +1,6 @@
 /** What readers declare of the stored documents: no usual read misses anything. */
 import t from 'tap'
-import { changesPage } from '../../src/changes/page.ts'
+import { changesPage } from '../../src/changes/filtered-page.ts'
 import { type ChangesOptions, PLAIN_CHANGES } from '../../src/changes/rows.ts'
 import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import { exportLines } from '../../src/documents/export.ts'

@@ -5,6 +5,7 @@ import { mock } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
+import { OPTIONS } from '../changes/helpers.ts'
 import { ADMIN, ANNA, body, parse, text } from '../documents/helpers.ts'
 import { put, serve, until } from './served.ts'
 
@@ -58,12 +59,16 @@ t.test('a database that is read often is read here, and whoever wrote reads what
   await readOften(handle, readers)
   const client = async (id: string) => {
     let _rev: string | undefined
+    let since: string | number = 'now'
     for (let n = 0; n < 50; n++) {
       _rev = await put(handle, id, { n, ...(_rev !== undefined && { _rev }) })
       const asked = body({ [id]: [_rev] })
       t.match(await read(handle, id), { n, _rev })
       t.equal(Buffer.from((await handle.revsDiff(ADMIN, asked)) as Uint8Array).toString(), '{}\n')
       t.match(await text(handle.bulkGet(ADMIN, body({ docs: [{ id, rev: _rev }] }), {})), `"n":${n}`)
+      const page = await handle.changes(ADMIN, { since, limit: Infinity, options: OPTIONS })
+      if (n > 0) t.match(Buffer.from(page.bytes).toString(), `"id":"${id}","changes":[{"rev":"${_rev}"}]`)
+      since = n % 2 === 0 ? page.lastSeq : page.lastToken
     }
     await handle.remove(ADMIN, id, _rev)
     await t.rejects(read(handle, id), { code: 'deleted' })
@@ -91,6 +96,13 @@ t.test('what is long is read by the thread of the database', async (t) => {
   const answer = JSON.parse(await text(handle.bulkGet(ADMIN, body({ docs }), {})))
   t.equal(answer.results.length, 40)
   t.equal(answer.results[38].docs[0].ok.long, long)
+  const page = await handle.changes(ADMIN, {
+    since: 0,
+    limit: 3,
+    options: { ...OPTIONS, includeDocs: true },
+  })
+  t.match(page, { rows: 3, pending: 5, atTip: false })
+  t.match(Buffer.from(page.bytes).toString(), FILLING)
   t.equal(readers(), 1)
 })
 

@@ -3,10 +3,13 @@
 import { agrees, type PurgeFacts, purgeChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type {
+  ChangesRange,
   DatabaseStore,
   Decision,
   DocUpdate,
   Outcome,
+  Page,
+  Paging,
   PurgeInfo,
   PurgeUpdate,
   PurgeWrite,
@@ -19,7 +22,7 @@ import { DamagedLeaves } from './damaged-leaves.ts'
 import type { Plan } from './database-access.ts'
 import { Documents, FeedCounts, Locals } from './documents.ts'
 import { GarbageCounters, Superseded } from './garbage.ts'
-import { PageBound } from './id-pages.ts'
+import { fillPage, inFeedRange, PageBound } from './id-pages.ts'
 import { Meta } from './meta.ts'
 import { RememberedPoints } from './remembered-points.ts'
 import { Revisions } from './revisions.ts'
@@ -256,6 +259,29 @@ export function openTables(connection: Connection, options: TablesOptions) {
     locals,
     points,
   }
+}
+
+/** As {@link DatabaseStore.readChanges}, in one state of the file. @throws SqliteError, damaged_file, what `read` throws */
+export function readChanges<R>(
+  { documents, state }: Pick<Tables, 'documents' | 'state'>,
+  range: ChangesRange,
+  paging: Paging,
+  read: (doc: StoredDocument, view: StoreView) => R,
+): Page<R> {
+  const { view } = state
+  const { since, before = Number.MAX_SAFE_INTEGER, descending = false } = range
+  const page = fillPage<StoredDocument, R>(
+    paging,
+    (last, limit) => {
+      const above = last === null || descending ? since : last.seq
+      const below = last !== null && descending ? last.seq : before
+      return documents.inFeed(above, below, descending, limit, paging.touches)
+    },
+    inFeedRange(since, before, descending),
+    (doc) => read(doc, view),
+    (doc) => doc.charsRead,
+  )
+  return { ...page, view }
 }
 
 /** Documents that one query reads by id, without and with their bodies. */

@@ -1,34 +1,36 @@
 /** Reads short documents of a database that a store of another thread has open and writes to. */
 import { CouchError } from '../../core/errors.ts'
 import type { BlobReference } from '../blob-leases.ts'
+import { valueChecksum } from '../checksum.ts'
 import { DamageReports } from '../damage.ts'
-import type { DocState, LocalDoc, StoreView } from '../engine.ts'
-import type { LiveReader } from '../storage-engine.ts'
+import type { ChangesRange, DocState, LocalDoc, Page, Paging, StoreView } from '../engine.ts'
+import { LEFT_TO_STORE, type LiveReader } from '../storage-engine.ts'
+import type { RememberedPoint } from '../token-position.ts'
 import type { DocTouches } from '../touches.ts'
 import { Connection } from './connection.ts'
 import { DAMAGED_LEAVES_KEY } from './damaged-leaves.ts'
 import { PageCache, type PageCaches } from './database-access.ts'
-import { openTables, readDocs, type Tables } from './document-writes.ts'
+import { openTables, readChanges, readDocs, type Tables } from './document-writes.ts'
 import { readMeta, SETTINGS_VERSION_KEY } from './meta.ts'
 import { PAGE } from './page-size.ts'
 import { Revisions } from './revisions.ts'
 import { MIGRATIONS, schemaOf } from './schema.ts'
+import { COUNT_KEYS, type Counts } from './state.ts'
 import type { Statement } from './statement.ts'
+import type { StoredDocument } from './stored-document.ts'
 
 /** The longest `_local` document that is read, in bytes. */
 const MAX_LOCAL_BYTES = 65_536
-/** Of one document. */
+/** Of the documents of one call. */
 const MAX_ATTACHMENTS = 100
+/** Updates since the position of a reader of the feed: each may be a row. */
+const MAX_BEHIND = 100
 /** The ancestry of a leaf has 16 bytes for each. */
 const MAX_REVS_LIMIT = 10_000
 
-/** What the store must read: it is long, or the store must report or repair it. */
-function forTheStore(): CouchError {
-  return new CouchError('unavailable', 'The thread of the database must read this.')
-}
-
+/** For what the store must read: it is long, or the store must report or repair it. */
 function refuse(): never {
-  throw forTheStore()
+  throw LEFT_TO_STORE
 }
 
 /** Reads what takes microseconds: bodies that were read with their documents, and the ancestry of a single leaf. */
@@ -38,6 +40,15 @@ class ShortRevisions extends Revisions {
   override revisionsOf = refuse
   override retainedOf = refuse
   override rebuilt = refuse
+}
+
+/** @returns counts the attachments of documents, and refuses more than a call reads */
+function attachmentBound(): (doc: StoredDocument | null) => void {
+  let left = MAX_ATTACHMENTS
+  return (doc) => {
+    left -= doc?.attachmentCount ?? 0
+    if (left < 0) refuse()
+  }
 }
 
 type Outcome<R> = { readonly value: R } | { readonly error: unknown }
@@ -77,12 +88,13 @@ export class SqliteLiveReader implements LiveReader {
   readonly #end: Statement
   readonly #version: Statement<readonly [version: number]>
   readonly #settings: Statement<readonly [key: string, value: unknown]>
+  readonly #counts: Statement<readonly [key: keyof typeof COUNT_KEYS, value: number, checksum: number]>
   readonly #localBytes: Statement<readonly [bytes: number]>
   /** Of the state that was read last. */
   #seen: Seen | undefined
   isUsable = true
 
-  /** @throws SqliteError or the operating system's error; unavailable if the store must read the file */
+  /** @throws SqliteError or the operating system's error; LEFT_TO_STORE */
   constructor(name: string, path: string, caches: PageCaches) {
     this.#damage = new DamageReports(name, { report: refuse, areDevicesAsked: false })
     this.#connection = new Connection(path, { isReadOnly: true, mustExist: true, busyMs: 0 })
@@ -92,12 +104,16 @@ export class SqliteLiveReader implements LiveReader {
     this.#version = this.#connection.prepareTuples('PRAGMA data_version')
     const keys = `'${SETTINGS_VERSION_KEY}', '${DAMAGED_LEAVES_KEY}'`
     this.#settings = this.#connection.prepareTuples(`SELECT key, value FROM meta WHERE key IN (${keys})`)
+    const counts = Object.keys(COUNT_KEYS).map((key) => `'${key}'`)
+    this.#counts = this.#connection.prepareTuples(
+      `SELECT key, value, checksum FROM meta WHERE key IN (${counts.join(', ')})`,
+    )
     this.#localBytes = this.#connection.prepareTuples('SELECT octet_length(body) FROM local WHERE id = ?')
     try {
       // A small file is rewritten as it grows, which an open reader would prevent. SQLite alone may open the file to look: any
       // other file descriptor would give up the locks of the store when it is closed.
-      if (this.#connection.pragma('page_size') !== PAGE.large) throw forTheStore()
-      if (schemaOf(this.#connection, 'The database') !== MIGRATIONS.length) throw forTheStore()
+      if (this.#connection.pragma('page_size') !== PAGE.large) refuse()
+      if (schemaOf(this.#connection, 'The database') !== MIGRATIONS.length) refuse()
       this.partitioned = this.#read(({ state }) => state.partitioned)
     } catch (error) {
       this.close()
@@ -107,7 +123,7 @@ export class SqliteLiveReader implements LiveReader {
 
   /**
    * Runs work that reads one state; perhaps twice.
-   * @throws what `work` throws; unavailable after a fault, which makes the reader unusable
+   * @throws what `work` throws; LEFT_TO_STORE, also after a fault, which makes the reader unusable
    */
   #read<R>(work: (tables: Tables) => R): R {
     this.#cache.use()
@@ -120,9 +136,9 @@ export class SqliteLiveReader implements LiveReader {
       }
       return unpacked(this.#readInTransaction(work))
     } catch (error) {
-      if (error instanceof CouchError) throw error
+      if (error instanceof CouchError || error === LEFT_TO_STORE) throw error
       this.isUsable = false
-      throw forTheStore()
+      refuse()
     }
   }
 
@@ -140,19 +156,35 @@ export class SqliteLiveReader implements LiveReader {
     }
   }
 
-  /** Looks at a new state. Few commits change what is in memory here. @throws unavailable if the store must read the file */
+  /** Looks at a new state. Few commits change what is in memory here. @throws LEFT_TO_STORE */
   #look(version: number): Seen {
     const settings = JSON.stringify(this.#settings.all())
-    if (this.#seen?.settings === settings) return { ...this.#seen, version }
+    if (this.#seen?.settings === settings) {
+      this.#seen.tables.state.follow(this.#countsNow())
+      return { ...this.#seen, version }
+    }
     // What is wrong now stays wrong for a while.
     this.isUsable = false
-    if (readMeta(this.#connection).damaged.length > 0) throw forTheStore()
+    if (readMeta(this.#connection).damaged.length > 0) refuse()
     const tables = openTables(this.#connection, { damage: this.#damage, RevisionTable: ShortRevisions })
     const { garbage, damagedLeaves, state } = tables
     const isSound = !garbage.lacksChecksums && damagedLeaves.size === 0
-    if (!isSound || state.view.revsLimit > MAX_REVS_LIMIT) throw forTheStore()
+    if (!isSound || state.view.revsLimit > MAX_REVS_LIMIT) refuse()
     this.isUsable = true
     return { version, settings, tables }
+  }
+
+  /** @throws LEFT_TO_STORE if a count does not say what was written */
+  #countsNow(): Counts {
+    const counts = { updateSeq: 0, docCount: 0, deletedCount: 0 }
+    for (const [key, value, checksum] of this.#counts.all()) {
+      if (typeof value !== 'number' || valueChecksum(key, value) !== checksum) {
+        this.isUsable = false
+        refuse()
+      }
+      counts[COUNT_KEYS[key]] = value
+    }
+    return counts
   }
 
   async view(): Promise<StoreView> {
@@ -165,36 +197,63 @@ export class SqliteLiveReader implements LiveReader {
     touches?: DocTouches,
     chars?: number,
   ): Promise<R[]> {
-    return this.#read((tables) =>
-      readDocs(
+    return this.#read((tables) => {
+      const count = attachmentBound()
+      return readDocs(
         tables,
         ids,
         (doc, ...rest) => {
-          if ((doc?.attachmentCount ?? 0) > MAX_ATTACHMENTS) throw forTheStore()
+          count(doc)
           return read(doc, ...rest)
         },
         touches,
         chars,
-      ),
-    )
+      )
+    })
+  }
+
+  async readChanges<R>(
+    range: ChangesRange,
+    paging: Paging,
+    read: (doc: DocState, view: StoreView) => R,
+  ): Promise<Page<R>> {
+    return this.#read((tables) => {
+      if (range.descending || tables.state.view.updateSeq - range.since > MAX_BEHIND) refuse()
+      const count = attachmentBound()
+      const page = readChanges(tables, range, paging, (doc, view) => {
+        count(doc)
+        return read(doc, view)
+      })
+      // The store reports rows that are not where they should be.
+      if (page.damaged) refuse()
+      return page
+    })
   }
 
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {
     return this.#read(({ locals }) =>
       ids.map((id) => {
         const [bytes = 0] = this.#localBytes.get(id) ?? []
-        if (bytes > MAX_LOCAL_BYTES) throw forTheStore()
+        if (bytes > MAX_LOCAL_BYTES) refuse()
         return locals.byId(id)
       }),
     )
   }
 
+  async countChanges(): Promise<number> {
+    return refuse()
+  }
+
+  async findPoint(): Promise<RememberedPoint | null> {
+    return refuse()
+  }
+
   async readBlob(): Promise<Uint8Array | null> {
-    throw forTheStore()
+    return refuse()
   }
 
   async referenceBlob(): Promise<BlobReference | null> {
-    throw forTheStore()
+    return refuse()
   }
 
   close(): void {

@@ -51,6 +51,15 @@ export class ClosedPositions {
   }
 }
 
+/** What nearly each commit changes, by key. */
+export const COUNT_KEYS = {
+  update_seq: 'updateSeq',
+  doc_count: 'docCount',
+  deleted_count: 'deletedCount',
+} as const
+
+export type Counts = Pick<StoreView, (typeof COUNT_KEYS)[keyof typeof COUNT_KEYS]>
+
 export class State {
   readonly createdAt: number
   /** When it was last restored, in ms since 1970; 0 if never. */
@@ -154,6 +163,11 @@ export class State {
   #change(): { -readonly [Name in keyof Counters]: Counters[Name] } {
     this.#view = undefined
     return this.#now
+  }
+
+  /** Takes over what another connection has committed. */
+  follow(counts: Counts): void {
+    Object.assign(this.#change(), counts)
   }
 
   /** The next sequence number. The first after an opening begins an epoch, unless {@link ClosedPositions} let it continue. */

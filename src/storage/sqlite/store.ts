@@ -4,6 +4,7 @@ import type { CouchError } from '../../core/errors.ts'
 import type { BlobReference, BlobUpload } from '../blob-leases.ts'
 import type { CommitTally } from '../commit-tally.ts'
 import type {
+  ChangesRange,
   DamagedLeaf,
   DocState,
   DocUpdate,
@@ -38,11 +39,11 @@ import {
   PageCache,
   type PageCaches,
 } from './database-access.ts'
-import { DocWrites, openTables, readDocs, type Tables } from './document-writes.ts'
+import { DocWrites, openTables, readChanges, readDocs, type Tables } from './document-writes.ts'
 import { type FoundLocal, SMALL_WRITE } from './documents.ts'
 import { ForkedDocuments } from './forked-documents.ts'
 import { History } from './history-reader.ts'
-import { fillPage, type IsInPlace, inFeedRange, inIdRange } from './id-pages.ts'
+import { fillPage, type IsInPlace, inIdRange } from './id-pages.ts'
 import { repairMeta } from './meta-repair.ts'
 import { countRange, skipRange } from './range-counts.ts'
 import { measureRange } from './range-sizes.ts'
@@ -225,28 +226,16 @@ export class SqliteStore implements VersionedStore {
       (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.touches),
       (doc, last) => !doc.deleted && isInRange(doc, last),
       read,
-      charsRead,
+      (doc) => doc.charsRead,
     )
   }
 
   async readChanges<R>(
-    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    range: ChangesRange,
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {
-    const descending = range.descending === true
-    const before = range.before ?? Number.MAX_SAFE_INTEGER
-    return this.#page<StoredDocument, R>(
-      paging,
-      (last, limit) => {
-        const above = last === null || descending ? range.since : last.seq
-        const below = last !== null && descending ? last.seq : before
-        return this.#tables.documents.inFeed(above, below, descending, limit, paging.touches)
-      },
-      inFeedRange(range.since, before, descending),
-      read,
-      charsRead,
-    )
+    return this.#access.read(() => readChanges(this.#tables, range, paging, read))
   }
 
   /** A page, and the view of the same state. */
@@ -408,10 +397,6 @@ export class SqliteStore implements VersionedStore {
     if (position !== null) this.#options.closed.note(this.#name, position)
     this.#options.onClosed()
   }
-}
-
-function charsRead(doc: StoredDocument): number {
-  return doc.charsRead
 }
 
 /** The rest of a range behind a row of it. */

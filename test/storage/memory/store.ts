@@ -3,6 +3,7 @@ import { CouchError } from '../../../src/core/errors.ts'
 import type { BlobReference, BlobUpload } from '../../../src/storage/blob-leases.ts'
 import type { DatabaseEntry } from '../../../src/storage/catalog.ts'
 import type {
+  ChangesRange,
   DocState,
   DocUpdate,
   ForkedPage,
@@ -221,7 +222,7 @@ export class MemoryStore implements VersionedStore {
   }
 
   async readChanges<R>(
-    range: { readonly since: number; readonly descending?: boolean; readonly before?: number },
+    range: ChangesRange,
     paging: Paging,
     read: (doc: DocState, view: StoreView) => R,
   ): Promise<Page<R>> {

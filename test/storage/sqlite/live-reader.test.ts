@@ -3,14 +3,18 @@ import { readFileSync, statSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
+import { plainPage } from '../../../src/changes/page.ts'
+import type { ChangesOptions, FeedReader } from '../../../src/changes/rows.ts'
 import { asCouchError } from '../../../src/core/errors.ts'
 import { DEFAULT_LIMITS, type UserCtx } from '../../../src/core/types.ts'
 import { bulkGet } from '../../../src/documents/bulk-get.ts'
 import { openDocument } from '../../../src/documents/open.ts'
 import { missingRevsAnswer, revsDiff } from '../../../src/documents/revs-diff.ts'
+import { sequenceToken } from '../../../src/storage/sequence.ts'
 import { Files } from '../../../src/storage/sqlite/files.ts'
 import { sqliteEngine } from '../../../src/storage/sqlite/sqlite-engine.ts'
-import { copiesOf, type LiveReader } from '../../../src/storage/storage-engine.ts'
+import { copiesOf, LEFT_TO_STORE, type LiveReader } from '../../../src/storage/storage-engine.ts'
+import { OPTIONS as OPTIONS_OF_FEED } from '../../changes/helpers.ts'
 import { ADMIN, ANNA, body, type Opened, openOn, text } from '../../documents/helpers.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 
@@ -34,7 +38,7 @@ async function setUp(t: Test) {
   const path = new Files(dataDir).path('notes')
   const locks = locksOf(path)
   t.ok(locks > 0)
-  t.throws(open, { code: 'unavailable' }, 'a small file')
+  t.throws(open, LEFT_TO_STORE, 'a small file')
   t.equal(locksOf(path), locks, 'the locks of the store, which another process must see')
   for (let n = 0; n < 6; n++) await opened.put(`filling-${n}`, { text: FILLING })
   const reader = open()
@@ -43,26 +47,49 @@ async function setUp(t: Test) {
   return { open, reader, path, ...opened }
 }
 
+const LEFT = 'left to the store'
+
 /** What was read, or the code of the error. */
 async function outcomeOf(reading: Promise<Uint8Array | string>): Promise<string> {
   return reading.then(
     (read) => Buffer.from(read).toString(),
-    (error: unknown) => asCouchError(error).code,
+    (error: unknown) => (error === LEFT_TO_STORE ? LEFT : asCouchError(error).code),
   )
 }
 
 const IDS = ['a', 'b', '_local/c']
 const OPTIONS = [{}, { revs: true }, { conflicts: true, localSeq: true }, { deleted: true }]
 
+const PAGES: readonly Partial<ChangesOptions>[] = [
+  {},
+  { style: 'all_docs' },
+  { includeDocs: true },
+  { includeDocs: true, conflicts: true },
+]
+
+/** The outcomes of reads of the feed, by the store or the reader. */
+function readPages(from: FeedReader, user: UserCtx, token: string): Promise<string>[] {
+  const requests = [0, 5, token, 'now'].flatMap((since) =>
+    [Infinity, 2].flatMap((limit) =>
+      PAGES.map((options) => ({ since, limit, options: { ...OPTIONS_OF_FEED, ...options } })),
+    ),
+  )
+  return requests.map(async (request) => {
+    const page = plainPage(from, user, request)
+    return outcomeOf(page.then(({ bytes, ...rest }) => `${JSON.stringify(rest)}${Buffer.from(bytes)}`))
+  })
+}
+
 /** The outcomes of all kinds of reads, by the database or the reader. */
 async function readAll(
-  from: Pick<Opened, 'database'> | LiveReader,
+  from: Pick<Opened, 'database' | 'store'> | LiveReader,
   user: UserCtx,
   revs: readonly string[],
+  token: string,
 ): Promise<string[]> {
   const asked = body({ a: revs, b: revs })
   const listed = body({ docs: [{ id: 'a' }, { id: 'b', rev: revs.at(-1) ?? '1-a' }, { id: 'none' }] })
-  const outcomes: Promise<string>[] = []
+  const outcomes = readPages('database' in from ? from.store : from, user, token)
   if ('database' in from) {
     const { database } = from
     for (const id of IDS)
@@ -153,18 +180,21 @@ async function act({ database, store, put, get, replicate }: Opened, action: Act
 t.test('after any history, it says what the database says, or nothing', async (t) => {
   const opened = await setUp(t)
   let { reader } = opened
-  let [same, left, n] = [0, 0, 0]
+  let [same, left, n, token] = [0, 0, 0, '0']
   const holds = fc.asyncProperty(fc.array(action, { minLength: 1, maxLength: 12 }), async (actions) => {
     for (const action of actions) {
       n += 1
       await act(opened, action, n)
       const revs = [`2-${n.toString(16).padStart(32, '0')}`, `${1 + (n % 3)}-${'0'.repeat(32)}`]
+      const tokenBefore = token
+      const { epochs, updateSeq } = await opened.store.view()
+      token = sequenceToken(epochs, updateSeq)
       for (const user of [ADMIN, ANNA]) {
-        const expected = await readAll(opened, user, revs)
-        const read = await readAll(reader, user, revs)
+        const expected = await readAll(opened, user, revs, tokenBefore)
+        const read = await readAll(reader, user, revs, tokenBefore)
         for (const [at, outcome] of read.entries()) {
           if (outcome === expected[at]) same += 1
-          else if (outcome === 'unavailable') left += 1
+          else if (outcome === LEFT) left += 1
           else throw new Error(`${action.kind}, read ${at}: ${outcome} in place of ${expected[at]}`)
         }
       }
@@ -202,16 +232,47 @@ t.test('damage is left to the store, wherever it is', async (t) => {
     file.exec('BEGIN')
     t.ok(file.prepare(sql).run().changes > 0)
     file.exec('COMMIT')
-    t.equal(await read(id), 'unavailable', sql)
+    t.equal(await read(id), LEFT, sql)
     t.ok(reader.isUsable)
     file.exec(sql.replace("'some', 'same'", "'same', 'some'").replace('deleted = 1', 'deleted = 0'))
   }
   t.match(await read('a'), /some words/)
+  const page = () =>
+    outcomeOf(
+      plainPage(reader, ANNA, { since: 5, limit: 5, options: OPTIONS_OF_FEED }).then(({ bytes }) => bytes),
+    )
+  t.match(await page(), /"id":"a"/)
+  // A row that is not where it should be.
+  file.exec(`UPDATE doc SET seq = seq + 50 WHERE id = 'a'`)
+  t.equal(await page(), LEFT)
+  file.exec(`UPDATE doc SET seq = seq - 50 WHERE id = 'a'`)
+  t.match(await page(), /"id":"a"/)
   for (const sql of [
     `UPDATE security SET body = replace(body, 'anna', 'hans'), version = version + 1`,
     `UPDATE meta SET value = 7 WHERE key = 'settings_version'`,
   ])
     file.exec(sql)
-  t.equal(await read('a'), 'unavailable')
+  t.equal(await read('a'), LEFT)
   t.notOk(reader.isUsable)
+})
+
+t.test('counts that are damaged are left to the store', async (t) => {
+  const { open, path, put } = await setUp(t)
+  const file = new Sqlite(path)
+  t.teardown(() => file.close())
+  for (const change of ['value = value + 1', "value = 'x'", 'value = CAST(value AS TEXT)', 'checksum = 1']) {
+    await put(`a-${change}`, { n: 1 })
+    const reader = open()
+    t.teardown(() => reader.close())
+    const read = () =>
+      outcomeOf(
+        plainPage(reader, ADMIN, { since: 'now', limit: 5, options: OPTIONS_OF_FEED }).then(
+          ({ state }) => state,
+        ),
+      )
+    t.match(await read(), /^\d/)
+    file.exec(`UPDATE meta SET ${change} WHERE key = 'update_seq'`)
+    t.equal(await read(), LEFT, change)
+    t.notOk(reader.isUsable)
+  }
 })
