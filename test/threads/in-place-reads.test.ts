@@ -1,5 +1,5 @@
 /** Reads on the HTTP thread, over real threads and files. */
-import { existsSync, readdirSync, readlinkSync } from 'node:fs'
+import { existsSync, readdirSync, readlinkSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { mock } from 'node:test'
 import Sqlite from 'better-sqlite3'
@@ -12,8 +12,8 @@ import { put, serve, until } from './served.ts'
 const FILLING = 'x'.repeat(60_000)
 
 /** A database whose file has large pages, and which has been read often. */
-async function setUp(t: Test, name = 'notes') {
-  const served = await serve(t)
+async function setUp(t: Test, name = 'notes', options: Parameters<typeof serve>[1] = {}) {
+  const served = await serve(t, options)
   await served.databases.create(name)
   const handle = await fill(served.databases, name)
   const readers = () => openLogs(served.dataDir, name) - 1
@@ -121,6 +121,19 @@ t.test('a deletion and a replacement close the reader first', async (t) => {
   t.equal(readers(), -1)
   await databases.create('notes')
   await t.rejects(read(await databases.get('notes'), 'a'), { code: 'not_found' })
+})
+
+t.test('a store that closes before its reader leaves no log that must be read again', async (t) => {
+  const { databases, dataDir, handle, readers } = await setUp(t, 'notes', { maxOpen: 1 })
+  await readOften(handle, readers)
+  await put(handle, 'b', { n: 2 })
+  await databases.create('others')
+  await put(await databases.get('others'), 'a')
+  await until(async () => readers() === 0)
+  t.equal(statSync(join(dataDir, 'databases', 'notes.sqlite-wal')).size, 0)
+  t.match(await read(handle, 'b'), { n: 2 })
+  await put(handle, 'c', { n: 3 })
+  t.match(await read(handle, 'c'), { n: 3 })
 })
 
 t.test('there are 32 readers at most, and those that are not used are closed', async (t) => {

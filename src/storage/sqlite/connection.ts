@@ -26,6 +26,9 @@ const MAX_LOG_PAGES = 2000
 /** The same for a file whose log is checkpointed only within commits: one writes at most 4 MB and syncs twice. */
 const MAX_DERIVED_LOG_PAGES = 512
 
+/** How long a closing connection waits for readers, which take less, in ms. */
+const CLOSING_BUSY_MS = 50
+
 /** An empty database in memory, to be closed. */
 export function memoryDatabase(): Pick<Connection, 'exec' | 'pragma' | 'prepare' | 'close'> {
   const db = new Sqlite(':memory:')
@@ -363,7 +366,22 @@ export class Connection {
   }
 
   close(): void {
+    const { isReadOnly, isDraft, isDerived } = this.#options
+    if (!isReadOnly && !isDraft && !isDerived && this.#pendingRepair === null) this.#emptyLogBeforeClose()
     this.#db.close()
+  }
+
+  /**
+   * SQLite empties the log when the last connection closes. If that is a reader, which writes nothing, the log would stay, and the
+   * next opening would have to rely on each byte of it. Never throws.
+   */
+  #emptyLogBeforeClose(): void {
+    try {
+      this.#db.pragma(`busy_timeout = ${CLOSING_BUSY_MS}`)
+      this.#db.pragma('wal_checkpoint(TRUNCATE)')
+    } catch {
+      // The next opening finds the log.
+    }
   }
 }
 
