@@ -61,16 +61,22 @@ export class AnswerReader {
 
   /**
    * What there is of an answer when the connection has ended; null when nothing of it came.
+   * @param isReset the connection was reset: then also what only its end delimits has broken off
    * @throws MalformedAnswer
    */
-  rest(): Answer | null {
+  rest(isReset: boolean): Answer | null {
     if (this.#head === null) {
       if (this.#bytes.length > 0) throw malformed('a head that broke off', this.#bytes)
       return null
     }
     const { status, headers } = this.#head
     const isFramed = 'content-length' in headers || 'transfer-encoding' in headers
-    return { status, headers, body: Buffer.concat([...this.#chunks, this.#bytes]), isWhole: !isFramed }
+    return {
+      status,
+      headers,
+      body: Buffer.concat([...this.#chunks, this.#bytes]),
+      isWhole: !isFramed && !isReset,
+    }
   }
 
   #takeHead(): Head | null {

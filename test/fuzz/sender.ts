@@ -165,7 +165,7 @@ class Lane {
     this.#timer = setTimeout(() => this.#fail(`no answer in time: ${this.#reader.progress}`), MAX_MS)
     socket.on('data', (bytes: Buffer) => this.#read(bytes))
     socket.on('error', () => undefined)
-    socket.on('close', () => this.#closed())
+    socket.on('close', (hasFailed) => this.#closed(hasFailed))
   }
 
   send(waiting: Waiting): void {
@@ -230,17 +230,17 @@ class Lane {
     this.#socket.destroy()
   }
 
-  #closed(): void {
+  #closed(isReset: boolean): void {
     clearTimeout(this.#timer)
     const [head] = this.#waiting
-    if (head !== undefined && this.#answered < LANE_LIFE) this.#breakOff(head)
+    if (head !== undefined && this.#answered < LANE_LIFE) this.#breakOff(head, isReset)
     this.#options.ended(this.#waiting)
   }
 
   /** An answer that broke off is one; of those that had not begun each is asked for again. */
-  #breakOff(head: Waiting): void {
+  #breakOff(head: Waiting, isReset: boolean): void {
     try {
-      const answer = this.#reader.rest()
+      const answer = this.#reader.rest(isReset)
       if (answer !== null) this.#answer(head, [answer])
     } catch (error) {
       this.#answer(head, [], (error as Error).message)
@@ -278,7 +278,7 @@ class Loner {
     if (!request.isHonest) this.#endIn(SILENCE_MS)
     socket.on('data', (bytes: Buffer) => this.#read(bytes))
     socket.on('error', () => undefined)
-    socket.on('close', () => resolve(this.#outcome()))
+    socket.on('close', (hasFailed) => resolve(this.#outcome(hasFailed)))
     socket.write(request.bytes)
   }
 
@@ -319,10 +319,10 @@ class Loner {
     this.#socket.destroy()
   }
 
-  #outcome(): Outcome {
+  #outcome(isReset: boolean): Outcome {
     clearTimeout(this.#late)
     clearTimeout(this.#ending)
-    const rest = this.#fault === undefined ? this.#rest() : null
+    const rest = this.#fault === undefined ? this.#rest(isReset) : null
     if (rest !== null) this.#answers.push(rest)
     return {
       request: this.#request,
@@ -333,9 +333,9 @@ class Loner {
     }
   }
 
-  #rest(): Answer | null {
+  #rest(isReset: boolean): Answer | null {
     try {
-      return this.#reader.rest()
+      return this.#reader.rest(isReset)
     } catch (error) {
       this.#fault = (error as Error).message
       return null
