@@ -66,6 +66,11 @@ export class EndedSessions {
     return this.#cache.get(session)
   }
 
+  /** Whether cookies of this time are remembered as not ended. @param time in seconds since 1970 */
+  isOpen(session: string, time: number): boolean {
+    return (this.#cache.known(session)?.until ?? Infinity) < time
+  }
+
   /**
    * Ends a session on all nodes, durably when it resolves.
    * @param now in seconds since 1970

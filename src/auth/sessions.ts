@@ -7,10 +7,20 @@ import type { WatchedRecords } from '../storage/records.ts'
 import type { Account, AccountListener, Accounts } from './accounts.ts'
 import { EndedSessions } from './ended-sessions.ts'
 
+/** A cookie that counts. */
+interface LiveSession {
+  readonly account: Account
+  /** A new cookie if this one is due; null: it is not. */
+  readonly renewal: string | null
+  /** When it expires, in milliseconds since 1970. */
+  readonly until: number
+  /** Whether its session is known to be open. */
+  isOpen(): boolean
+}
+
 /** The result of checking a cookie. */
 type SessionState =
-  /** @param renewal a new cookie if this one is due; null: it is not */
-  | { readonly account: Account; readonly renewal: string | null }
+  | LiveSession
   /** It was valid, but has expired. */
   | 'expired'
   /** Malformed. The client must learn that, or it sends the cookie for ever. */
@@ -101,10 +111,12 @@ export class Sessions {
     const since = Math.floor(now / 1000) - text.time
     const left = this.#seconds - since
     if (left <= 0) return 'expired'
-    if (left >= this.#seconds * RENEWED_BELOW) return { account, renewal: null }
+    const until = (text.time + this.#seconds) * 1000
+    const isOpen = () => this.#ended.isOpen(key, text.time)
+    if (left >= this.#seconds * RENEWED_BELOW) return { account, renewal: null, until, isOpen }
     this.#live.set(key, true, { ttl: this.#lifetime })
     const time = text.time + since - (since % this.#step)
-    return { account, renewal: this.#seal(account, { time, zeros: text.zeros }, secret) }
+    return { account, renewal: this.#seal(account, { time, zeros: text.zeros }, secret), until, isOpen }
   }
 
   /**

@@ -51,6 +51,11 @@ export class TokenLookup {
     return this.#limiter.run(() => this.#find(name, hash), caller)
   }
 
+  /** Whether the token is remembered, so that it was not revoked. */
+  isKnown(id: string): boolean {
+    return (this.#tokens.known(id)?.token ?? null) !== null
+  }
+
   async #find(name: string, hash: Buffer): Promise<TokenGrant | null> {
     const id = await this.#stored.idOfSecret(hash)
     if (id === null) return null

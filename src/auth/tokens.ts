@@ -82,6 +82,11 @@ export class Tokens {
     return pending.then((counts) => (counts ? this.#lookup.check(name, secret, caller) : null))
   }
 
+  /** Whether a token that was accepted still is; false as well if that must be looked up. */
+  isKnown(name: string, id: string): boolean {
+    return this.#owners.pending(name) === null && this.#lookup.isKnown(id)
+  }
+
   /**
    * Notes the use of a token, at most once a minute.
    * @param client the header User-Agent

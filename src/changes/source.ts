@@ -5,7 +5,7 @@ import type { ChangesPage, ChangesRequest, ChangesSource } from './page.ts'
 /** The methods of a database that a feed needs, implemented by threads/databases.ts. */
 export interface FeedDatabase extends Pick<ChangesSource, 'changes'> {
   readonly incarnation: number
-  securityCopy(): Promise<SecurityObject | null>
+  securityCopy(): SecurityObject | null | Promise<SecurityObject | null>
   watch(listener: (event: FeedEvent) => void): () => void
 }
 
@@ -28,7 +28,7 @@ export interface FeedSource {
   wait(seq: number, ms: number): Promise<Wake>
   /** Whether rights may have changed since the last call. */
   takeRevocation(): boolean
-  security(): Promise<SecurityObject | null>
+  security(): SecurityObject | null | Promise<SecurityObject | null>
   /** Ends the current wait and all later ones, since the client has disconnected. */
   interrupt(): void
   leave(): void

@@ -50,7 +50,7 @@ export class DatabaseProxy implements DatabaseHandle {
   #isRetired = false
   /** Sent with each call until one succeeds: the database is open then. */
   #lastKnown: LastKnownSequence | undefined
-  #securityCopy: Promise<SecurityObject | null> | undefined
+  #securityCopy: SecurityObject | null | Promise<SecurityObject | null> | undefined
   /** When the copy was asked for, in ms of `performance.now`. */
   #copiedAt = 0
   /** Where other nodes write: releases the store, which stays open while anybody listens. */
@@ -416,17 +416,19 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#owner()
   }
 
-  securityCopy(): Promise<SecurityObject | null> {
+  securityCopy(): SecurityObject | null | Promise<SecurityObject | null> {
     // A closed store tells nothing of other nodes.
     if (this.#isShared && performance.now() - this.#copiedAt > FOREIGN_EVENT_MS)
       this.#securityCopy = undefined
     if (this.#securityCopy !== undefined) return this.#securityCopy
     this.#copiedAt = performance.now()
-    this.#securityCopy = this.security().catch((error: unknown) => {
-      this.#securityCopy = undefined
-      throw error
-    })
-    return this.#securityCopy
+    const reading = this.security()
+    const note = (security: SecurityObject | null | undefined) => {
+      if (this.#securityCopy === reading) this.#securityCopy = security
+    }
+    reading.then(note, () => note(undefined))
+    this.#securityCopy = reading
+    return reading
   }
 
   watch(listener: Listener): () => void {
@@ -465,7 +467,7 @@ export class DatabaseProxy implements DatabaseHandle {
   /** Sends an event to all listeners. A thread sends the event of a write before the write's answer. */
   emit(event: DatabaseEvent): void {
     this.#state += 1
-    if (event.type === 'secured') this.#securityCopy = Promise.resolve(event.security)
+    if (event.type === 'secured') this.#securityCopy = event.security
     // After a thread's death its last event may have been lost.
     if (event.type === 'closed') this.#securityCopy = undefined
     for (const listener of this.#listeners) listener(event)

@@ -54,8 +54,11 @@ export interface DatabaseHandle
   ): Promise<{ readonly etag: string | null; readonly json: Sendable }>
   revsDiff(...args: Parameters<Database['revsDiff']>): Promise<Sendable>
   missingRevs(...args: Parameters<Database['missingRevs']>): Promise<Sendable>
-  /** The last known security object, fetched at first use. For an early refusal; the final check reads it again. */
-  securityCopy(): Promise<SecurityObject | null>
+  /**
+   * The last known security object, fetched at first use. For an early refusal; the final check reads it again.
+   * @returns no promise if it is known
+   */
+  securityCopy(): SecurityObject | null | Promise<SecurityObject | null>
   /** Calls `listener` on each event until the returned function is called. */
   watch(listener: (event: DatabaseEvent) => void): () => void
 }

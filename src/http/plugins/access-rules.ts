@@ -107,17 +107,35 @@ function enterDatabase(request: FastifyRequest, requireRole: RequireRole): Promi
   if (db.startsWith('_') && !isLegalName(db)) refuseServerPath(request, db)
   const { usersDatabase } = request.server.services.databases
   if (holdsAccounts(db, usersDatabase) && request.identity.token !== null) refuseToken(request.user)
-  if (!isServerAdmin(request.user)) return enterVisibleDatabase(request, requireRole)
-  request.database = request.server.services.databases.cached(db) ?? null
-  return request.database === null ? enterNamedDatabase(request) : undefined
+  request.database = openDatabase(request, db, requireRole)
+  return request.database === null ? enterSlowly(request, requireRole) : undefined
 }
 
-async function enterNamedDatabase(request: FastifyRequest): Promise<void> {
-  request.database = await namedDatabase(request)
+/** @returns null if the database or its rights are not known, or the caller may lack a right */
+function openDatabase(
+  { user, server }: FastifyRequest,
+  db: string,
+  requireRole: RequireRole,
+): DatabaseHandle | null {
+  const database = server.services.databases.cached(db)
+  if (database === undefined || isServerAdmin(user)) return database ?? null
+  const security = database.securityCopy()
+  if (security instanceof Promise) {
+    // It is asked for again, and waited for.
+    security.catch(() => undefined)
+    return null
+  }
+  try {
+    requireRole(user, security)
+    return database
+  } catch {
+    return null
+  }
 }
 
-async function enterVisibleDatabase(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
-  request.database = await visibleDatabase(request, requireRole)
+async function enterSlowly(request: FastifyRequest, requireRole: RequireRole): Promise<void> {
+  const isAdmin = isServerAdmin(request.user)
+  request.database = await (isAdmin ? namedDatabase(request) : visibleDatabase(request, requireRole))
 }
 
 /** @throws no_database */

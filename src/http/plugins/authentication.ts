@@ -15,7 +15,7 @@ import { CouchError } from '../../core/errors.ts'
 import { networkOf } from '../../core/network.ts'
 import type { UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
-import { Connection, isFromProxy } from '../transport/connection.ts'
+import { Connection, type ConnectionLogin, isFromProxy } from '../transport/connection.ts'
 
 /** How a caller was authenticated. */
 interface Identity {
@@ -131,12 +131,21 @@ function askHandlers(
   reply: FastifyReply,
   handlers: readonly HandlerName[],
 ): Promise<void> | undefined {
+  if (repeatsLogin(request)) return undefined
+  return askEach(request, reply, handlers)
+}
+
+function askEach(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  handlers: readonly HandlerName[],
+): Promise<void> | undefined {
   for (const [at, name] of handlers.entries()) {
     const found = HANDLERS[name](request, reply)
     if (found === true) return undefined
     if (found === false) continue
     const others = handlers.slice(at + 1)
-    return found.then((isFound) => (isFound ? undefined : askHandlers(request, reply, others)))
+    return found.then((isFound) => (isFound ? undefined : askEach(request, reply, others)))
   }
   if (
     request.routeOptions.config.credentials !== 'optional' &&
@@ -167,8 +176,7 @@ const HANDLERS: Readonly<Record<HandlerName, Handler>> = {
   cookie: (request, reply) =>
     request.headers.cookie?.includes('AuthSession') ? readSession(request, reply) : false,
   default: (request, reply) =>
-    repeatsLogin(request) ||
-    (hasBasicCredentials(request.headers.authorization) ? readBasic(request, reply) : false),
+    hasBasicCredentials(request.headers.authorization) ? readBasic(request, reply) : false,
   proxy: (request) => {
     const { config } = request.server.services
     const claimed = readProxyAuth(config, request.headers, () => isFromProxy(request))
@@ -213,10 +221,12 @@ async function readSession(request: FastifyRequest, reply: FastifyReply): Promis
   }
   if (state === 'expired') request.hasExpiredSession = true
   if (state === 'expired' || state === null) return false
-  const { account, renewal } = state
+  const { account, renewal, until, isOpen: isCurrent } = state
   request.session = value
-  if (renewal !== null && !request.isReauthentication) setSession(request, reply, renewal)
-  return accept(request, { name: account.name, roles: account.roles }, 'cookie')
+  accept(request, { name: account.name, roles: account.roles }, 'cookie')
+  if (renewal === null) rememberLogin(request, { until, isCurrent })
+  else if (!request.isReauthentication) setSession(request, reply, renewal)
+  return true
 }
 
 /**
@@ -246,28 +256,43 @@ function readBasic(request: FastifyRequest, reply: FastifyReply): Promise<boolea
 const REPEAT_MS = 5000
 
 /**
- * Accepts the header that the last request of the connection had, if it was right and no account, rule or lockout has
- * changed since: a check of remembered credentials takes a tenth of the CPU time of a GET.
+ * Accepts the headers that the last request of the connection had, if they were right and no account, rule, lockout, token
+ * or session has changed since. A check takes up to a third of the CPU time of a GET: a tenth for a remembered password.
  */
 function repeatsLogin(request: FastifyRequest): boolean {
   const login = Connection.of(request.raw.socket)?.login
-  if (!login || login.header !== request.headers.authorization || request.isReauthentication) return false
+  const { authorization, cookie } = request.headers
+  if (!login || login.authorization !== authorization || login.cookie !== cookie) return false
   const { revocations, services } = request.server
-  const { accounts, credentials } = services
-  const isCurrent = login.revocations === revocations.count && request.credentialsCheckedAt < login.until
-  if (!isCurrent || !accounts.isSettled() || credentials.isWatching) return false
-  credentials.countRepeated()
-  return accept(request, login.user, 'default')
+  const isOver = login.revocations !== revocations.count || request.credentialsCheckedAt >= login.until
+  if (isOver || request.isReauthentication || !services.accounts.isSettled() || !login.isCurrent())
+    return false
+  const { user, identity, session } = login.caller
+  request.user = user
+  request.identity = identity
+  request.session = session
+  if (identity.handler === 'default') services.credentials.countRepeated()
+  return true
 }
 
-/** A trusted proxy has many clients. */
-function rememberLogin(request: FastifyRequest, user: UserCtx): void {
+/** @param until when the credentials expire, in milliseconds since 1970 */
+function rememberLogin(
+  request: FastifyRequest,
+  { until = Infinity, isCurrent }: Pick<ConnectionLogin, 'isCurrent'> & { readonly until?: number },
+): void {
   const connection = Connection.of(request.raw.socket)
-  const header = request.headers.authorization
-  if (connection === undefined || connection.isProxy || header === undefined || request.isReauthentication)
-    return
-  const until = request.credentialsCheckedAt + REPEAT_MS
-  connection.login = { header, user, revocations: request.revocationsSeen, until }
+  // A trusted proxy has many clients.
+  if (connection === undefined || connection.isProxy || request.isReauthentication) return
+  const { user, identity, session, revocationsSeen: revocations, credentialsCheckedAt } = request
+  const { authorization, cookie } = request.headers
+  connection.login = {
+    authorization,
+    cookie,
+    caller: { user, identity, session },
+    revocations,
+    until: Math.min(until, credentialsCheckedAt + REPEAT_MS),
+    isCurrent,
+  }
 }
 
 /**
@@ -280,8 +305,8 @@ async function checkCredentials(name: string, password: string, request: Fastify
   if (looksLikeSecret(password)) return checkToken(name, password, request)
   const user = await credentials.check(name, password, request.isReauthentication ? null : request)
   if (user === null) throw wrongCredentials(request)
-  rememberLogin(request, user)
   accept(request, user, 'default')
+  rememberLogin(request, { isCurrent: () => !credentials.isWatching })
 }
 
 /** A lockout does not apply to tokens: they cannot be guessed, and one lost device must not lock out the others. */
@@ -296,6 +321,7 @@ async function checkToken(name: string, password: string, request: FastifyReques
   }
   request.user = userOfToken(account, token)
   request.identity = { handler: 'token', token: token.id, tokenName: token.name }
+  rememberLogin(request, { isCurrent: () => tokens.isKnown(name, token.id) })
 }
 
 function wrongCredentials(request: FastifyRequest): CouchError {

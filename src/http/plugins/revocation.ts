@@ -58,6 +58,8 @@ const KEY_SECTIONS: ReadonlySet<string> = new Set(['jwt_auth', 'jwt_keys'])
 /** Further keys, of `[chttpd]` and `[chttpd_auth]`, that decide who is let in. */
 const RULES: ReadonlySet<string> = new Set([
   'authentication_handlers',
+  'hash_algorithms',
+  'timeout',
   'require_valid_user',
   'require_valid_user_except_for_up',
   'secret',

@@ -10,7 +10,6 @@ import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { Config } from '../../config/config.ts'
 import { parseProxies } from '../../config/value-rules.ts'
 import { networkOf } from '../../core/network.ts'
-import type { UserCtx } from '../../core/types.ts'
 import type { RequestGate } from './request-gate.ts'
 import { TokenBucket } from './token-bucket.ts'
 
@@ -31,15 +30,19 @@ export interface Http2State {
   usefulBytes: number
 }
 
-/** A name and a password that were right. */
+/** Credentials that were right. */
 export interface ConnectionLogin {
-  /** The header Authorization that has both. */
-  readonly header: string
-  readonly user: UserCtx
+  /** The headers that have them. */
+  readonly authorization: string | undefined
+  readonly cookie: string | undefined
+  /** Whose they are. */
+  readonly caller: Pick<FastifyRequest, 'user' | 'identity' | 'session'>
   /** The number of revocations before the check. */
   readonly revocations: number
   /** When they must be checked again, in milliseconds since 1970. */
   readonly until: number
+  /** Whether nothing has changed that `revocations` does not count yet. */
+  isCurrent(): boolean
 }
 
 export class Connection {
