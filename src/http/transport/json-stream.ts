@@ -9,6 +9,7 @@ import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 import { needsNoSandbox, type OwnType } from './page-policy.ts'
 import { breakOff } from './raw-answer.ts'
+import { isSentUnchanged, sendAtOnce } from './short-answer.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
@@ -111,10 +112,27 @@ export async function sendStream(
   const first = await iterator.next()
   reply.raw.off('close', goneEarly)
   const length = answer.isOftenShort ? wholeLength(first, iterator) : undefined
+  if (length !== undefined && sendShort(request, reply, answer, first.value as Uint8Array)) return
   const stream = openStream(request, reply, { ...answer, isOwn: true, length })
   stream.signal.addEventListener('abort', giveUp, { once: true })
   if (request.method === 'HEAD' || stream.signal.aborted) giveUp()
   else await sendAll(stream, iterator, first)
+}
+
+/** @returns false for an answer that is not sent as it is */
+function sendShort(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { status, type }: StreamHead,
+  bytes: Uint8Array,
+): boolean {
+  const text = byteText(bytes)
+  if (type === undefined || request.jsonp !== null || !isSentUnchanged(request, text)) return false
+  reply.header('Content-Type', type)
+  needsNoSandbox(reply.raw)
+  addVary(reply, 'Accept-Encoding')
+  sendAtOnce(reply, status, text)
+  return true
 }
 
 /** @returns undefined if the answer is longer than its first chunk, or may be */
