@@ -4,7 +4,7 @@ import PouchDB from 'pouchdb'
 import memoryAdapter from 'pouchdb-adapter-memory'
 import t, { type Test } from 'tap'
 import { browserName } from '../../../examples/notes/src/device.ts'
-import type { Diagnosis } from '../../../examples/notes/src/diagnosis/finding.ts'
+import type { Diagnosis, FindingCode } from '../../../examples/notes/src/diagnosis/finding.ts'
 import { databaseOf } from '../../../examples/notes/src/hosted.ts'
 import type { SyncEvent } from '../../../examples/notes/src/log.ts'
 import type { Pouch, PouchOptions } from '../../../examples/notes/src/pouch.ts'
@@ -120,6 +120,25 @@ t.test('modes that change faster than anything answers: the last one counts', as
   t.equal(asked.length, atEnd, 'nothing is asked any more')
   t.equal((await server.request('GET', '/one/note:3')).status, 404)
   t.equal((await local.info()).doc_count, 3, 'every note is kept')
+})
+
+t.test('a database that is made while the sync waits for it may not have its members yet', async (t) => {
+  const server = await startTestServer(t)
+  const codes: (FindingCode | null)[] = ['no_database', 'rights', null]
+  const { made, phase } = syncer(t, {
+    diagnose: async () => {
+      const code = codes.shift() ?? null
+      if (code === null) await server.request('PUT', '/one')
+      return { checks: [], finding: code && { code, title: code, detail: '' } }
+    },
+  })
+  const choose = () =>
+    made.choose(choiceOf({ ...DEFAULTS, mode: 'advanced', address: `${server.url}/one` }, ''))
+  choose()
+  await phase('synced')
+  codes.push('rights')
+  choose()
+  await phase('stopped')
 })
 
 t.test('a request that is refused while the database answers well is explained by its answer', async (t) => {

@@ -93,6 +93,8 @@ class Run {
   readonly #done = new Set<Direction>()
   readonly #failed = new Set<Direction>()
   #isLooking = false
+  /** The database was missing. When it is made, its members are named a moment later. */
+  #wasMissing = false
 
   constructor(target: Target, options: SyncerOptions, status: Store<SyncStatus>) {
     this.#target = target
@@ -117,7 +119,9 @@ class Run {
       return
     }
     this.#note('error', 'both', 0, { name: finding.code, message: finding.title })
-    const isFinal = FINAL.has(finding.code)
+    this.#wasMissing ||= finding.code === 'no_database'
+    const isBeingMade = this.#wasMissing && finding.code === 'rights'
+    const isFinal = FINAL.has(finding.code) && !isBeingMade
     this.#status.update({ phase: isFinal ? 'stopped' : 'waiting' })
     if (!isFinal) setTimeout(() => void (signal.aborted || this.#begin(backOff(delay))), delay)
   }
