@@ -558,6 +558,7 @@ t.test('other credentials', async (t) => {
           const id = live.get(password)
           return id === undefined || name !== 's' ? null : { id, name: 'phone' }
         },
+        isKnown: () => live.has(phone),
         noteUse: () => undefined,
       }
       Object.assign(app.services, { tokens })
