@@ -52,6 +52,15 @@ const LONGPOLL_MS = 90_000
 /** The longest silence in milliseconds. No proxy considers a server dead after so short a time. */
 const MAX_SILENCE_MS = 25_000
 
+/** What {@link Feed.open} has read: `unknownEpoch`: the feed starts from 0 because its token is from another database. */
+interface FirstPage extends Pick<ChangesPage, 'state' | 'unknownEpoch' | 'lastToken'> {
+  /** Returns all pieces of a feed of one short page; null: there is more to come. */
+  readonly whole: (() => Uint8Array[]) | null
+}
+
+/** Of the rows of a feed that is sent as a whole. */
+const MAX_WHOLE_BYTES = 15_000
+
 type Next = 'page' | 'wait' | 'end'
 
 export class Feed {
@@ -92,14 +101,21 @@ export class Feed {
 
   /**
    * Reads the first page before anything is sent.
-   * @returns the state for the ETag, and whether the feed starts from 0 because its token is from another database
    * @throws bad_request for a malformed token; unauthorized, forbidden
    */
-  async open(): Promise<Pick<ChangesPage, 'state' | 'unknownEpoch'>> {
+  async open(): Promise<FirstPage> {
     this.#user = await this.#caller()
-    this.#page = await this.#source.page(this.#user, this.#pageRequest())
-    const { state, unknownEpoch } = this.#page
-    return { state, unknownEpoch }
+    const page = await this.#source.page(this.#user, this.#pageRequest())
+    this.#page = page
+    const { state, unknownEpoch, lastToken, pending } = page
+    const isAll = this.#kind === 'normal' && (page.atTip || page.rows >= this.#wanted)
+    const whole = () => [PROLOGUES.normal, page.bytes, bytesOf(epilogue('normal', lastToken, pending))]
+    return {
+      state,
+      unknownEpoch,
+      lastToken,
+      whole: isAll && page.bytes.length <= MAX_WHOLE_BYTES ? whole : null,
+    }
   }
 
   /** Leaves the source. Idempotent; {@link run} calls it too. */

@@ -13,7 +13,7 @@ import { factsOf } from './plugins/request-log.ts'
 import { onRevocation } from './plugins/revocation.ts'
 import { refuseClosedAccount } from './plugins/tenancy.ts'
 import { isKnownToClient, sendNotModified } from './replies.ts'
-import { onRequestEnd, openStream } from './transport/json-stream.ts'
+import { onRequestEnd, openStream, type StreamHead, sendShort } from './transport/json-stream.ts'
 
 /** Makes a hub whose feeds check their callers' rights after a revocation, and end when the app closes. */
 export function feedHub(app: FastifyInstance): FeedHub {
@@ -53,7 +53,7 @@ export async function answerFeed(
   ended.source = source
   const feed = new Feed(source, callerOf(request, reply), query)
   try {
-    const { state, unknownEpoch } = await feed.open()
+    const { state, unknownEpoch, lastToken, whole } = await feed.open()
     if (unknownEpoch)
       request.log.warn(
         factsOf(request),
@@ -61,13 +61,19 @@ export async function answerFeed(
       )
     const etag = kind === 'normal' ? etagOf(state) : null
     if (etag !== null && isKnownToClient(request, reply, etag)) return sendNotModified(reply)
-    const stream = openStream(request, reply, {
+    const head: StreamHead = {
       status: 200,
       type: kind === 'eventsource' ? 'text/event-stream' : 'application/json',
       headers: headersOf(kind),
       waits: kind !== 'normal',
       isOwn: true,
-    })
+      isInChunks: true,
+    }
+    if (whole !== null && sendShort(request, reply, head, Buffer.concat(whole()))) {
+      query.onSent?.(lastToken)
+      return undefined
+    }
+    const stream = openStream(request, reply, head)
     if (request.method !== 'HEAD') await requestTally.whileOpen(kind, () => feed.run(stream))
     return undefined
   } finally {

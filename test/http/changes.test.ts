@@ -143,12 +143,19 @@ t.test('one answer from many pages', async (t) => {
   t.equal(packed.text.split('\n').length, 1236)
 })
 
-t.test('a compressed answer is whole', async (t) => {
-  const { open } = await connectToVectors(t)
-  const { headers, body } = await open('/db/_changes?include_docs=true', { 'accept-encoding': 'gzip' })
+t.test('a compressed answer is whole, and a short one is not compressed', async (t) => {
+  const { ask, open } = await connectToVectors(t)
+  const path = '/db/_changes?include_docs=true'
+  const short = await open(path, { 'accept-encoding': 'gzip' })
+  const bytes = Buffer.from(await short.body.arrayBuffer())
+  t.notOk('content-encoding' in short.headers)
+  t.match(short.headers, { etag: /^"/, vary: /Accept-Encoding/ })
+  t.equal((JSON.parse(bytes.toString()) as { results: unknown[] }).results.length, 3)
+  await ask('PUT', '/db/long', { text: 'some words '.repeat(100) })
+  const { headers, body } = await open(path, { 'accept-encoding': 'gzip' })
   t.match(headers, { 'content-encoding': 'gzip', etag: /^W\/"/ })
   const text = gunzipSync(Buffer.from(await body.arrayBuffer())).toString()
-  t.equal((JSON.parse(text) as { results: unknown[] }).results.length, 3)
+  t.equal((JSON.parse(text) as { results: unknown[] }).results.length, 4)
 })
 
 t.test('a server stops at once, even if clients reconnect', async (t) => {

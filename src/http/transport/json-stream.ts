@@ -9,7 +9,7 @@ import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 import { needsNoSandbox, type OwnType } from './page-policy.ts'
 import { breakOff } from './raw-answer.ts'
-import { isSentUnchanged, sendAtOnce } from './short-answer.ts'
+import { chunksFor, isSentUnchanged, sendAtOnce } from './short-answer.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
@@ -27,6 +27,8 @@ export interface StreamHead {
   readonly isOwn?: boolean
   /** An answer of one short chunk is sent with its length, in one write, if its end has arrived with the chunk. */
   readonly isOftenShort?: boolean
+  /** Also a short answer is sent in chunks, as CouchDB does. */
+  readonly isInChunks?: boolean
   /** Bytes of the whole answer, if they are known. */
   readonly length?: number | undefined
 }
@@ -119,19 +121,22 @@ export async function sendStream(
   else await sendAll(stream, iterator, first)
 }
 
-/** @returns false for an answer that is not sent as it is */
-function sendShort(
+/**
+ * Sends a whole answer in one write.
+ * @returns false if nothing was sent: it is not sent as it is
+ */
+export function sendShort(
   request: FastifyRequest,
   reply: FastifyReply,
-  { status, type }: StreamHead,
+  { status, type, headers = {}, isInChunks = false }: StreamHead,
   bytes: Uint8Array,
 ): boolean {
   const text = byteText(bytes)
   if (type === undefined || request.jsonp !== null || !isSentUnchanged(request, text)) return false
-  reply.header('Content-Type', type)
+  reply.headers(headers).header('Content-Type', type)
   needsNoSandbox(reply.raw)
   addVary(reply, 'Accept-Encoding')
-  sendAtOnce(reply, status, text)
+  sendAtOnce(reply, status, text, isInChunks ? chunksFor(request) : undefined)
   return true
 }
 
