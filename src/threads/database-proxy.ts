@@ -488,11 +488,11 @@ function isOfWinner({ rev, latest, revsInfo, attachments, attsSince }: OpenOptio
   return rev === undefined && !latest && !revsInfo && !attachments && attsSince === undefined
 }
 
-/** Whether a page shows each document's row as it is, and no content of an attachment. */
+/** Whether a page has each document's row, and no bodies: while many clients ask, reading those would hold up all others. */
 function isPlainFeed({ since, options }: ChangesRequest): boolean {
-  const { filter, docIds, attachments, descending } = options
+  const { filter, docIds, includeDocs, descending } = options
   const isShort = typeof since === 'number' || since.length <= MAX_SINCE
-  return isShort && filter === undefined && docIds === undefined && !attachments && !descending
+  return isShort && filter === undefined && docIds === undefined && !includeDocs && !descending
 }
 
 function isShort(body: Body): boolean {

@@ -23,6 +23,32 @@ const PAUSE_MS = 10_000
 interface OpenReader {
   readonly reader: LiveReader
   isUsed: boolean
+  /** What of {@link LiveReader.heldMs} is spent from the budget. */
+  spentMs: number
+}
+
+/** How long reads may hold this thread in a row, in ms, and which share of the time after that. A GET reads for a tenth of its time. */
+const BURST_MS = 4
+const SHARE = 0.2
+
+/**
+ * How much of this thread reads may take. One call is short, but the event loop handles many requests in a turn: the others are
+ * left to the threads of their databases, which take turns.
+ */
+export class ReadBudget {
+  #owedMs = 0
+  #at = 0
+
+  /** @param ms that reads have taken since the last call @param now in ms of `performance.now` */
+  spend(ms: number, now: number): void {
+    this.#owedMs = Math.max(0, this.#owedMs - (now - this.#at) * SHARE) + ms
+    this.#at = now
+  }
+
+  /** Whether a read may begin, at the time of the last call. */
+  get isLeft(): boolean {
+    return this.#owedMs < BURST_MS
+  }
 }
 
 export class InPlaceReads {
@@ -36,21 +62,29 @@ export class InPlaceReads {
   #loading: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
+  readonly #budget = new ReadBudget()
 
   constructor(location: StoreLocation) {
     this.#location = location
   }
 
-  /** @returns a reader of a database that is read often; null: its thread is asked */
+  /** @returns a reader of a database that is read often; null: its thread is asked, also if this one has read for long */
   readerOf(entry: DatabaseEntry): LiveReader | null {
     const open = this.#open.get(entry.incarnation)
     if (open === undefined) return this.#isClosed ? null : this.#openAfterSome(entry)
     if (open.reader.isUsable) {
       open.isUsed = true
-      return open.reader
+      return this.#hasTime(open) ? open.reader : null
     }
     this.close(entry)
     return this.#pause(entry)
+  }
+
+  #hasTime(open: OpenReader): boolean {
+    const { heldMs } = open.reader
+    this.#budget.spend(heldMs - open.spentMs, performance.now())
+    open.spentMs = heldMs
+    return this.#budget.isLeft
   }
 
   #openAfterSome(entry: DatabaseEntry): LiveReader | null {
@@ -76,7 +110,7 @@ export class InPlaceReads {
   #opened(copies: EngineCopies, entry: DatabaseEntry): LiveReader | null {
     try {
       const reader = copies.openLiveReader(entry.name)
-      this.#open.set(entry.incarnation, { reader, isUsed: true })
+      this.#open.set(entry.incarnation, { reader, isUsed: true, spentMs: reader.heldMs })
       this.#counted.delete(entry.incarnation)
       this.#timer ??= setInterval(() => this.#sweep(), SWEEP_MS).unref()
       return reader

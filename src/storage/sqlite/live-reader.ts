@@ -24,7 +24,7 @@ const MAX_LOCAL_BYTES = 65_536
 /** Of the documents of one call. */
 const MAX_ATTACHMENTS = 100
 /** Updates since the position of a reader of the feed: each may be a row. */
-const MAX_BEHIND = 100
+const MAX_BEHIND = 10
 /** The ancestry of a leaf has 16 bytes for each. */
 const MAX_REVS_LIMIT = 10_000
 
@@ -93,6 +93,7 @@ export class SqliteLiveReader implements LiveReader {
   /** Of the state that was read last. */
   #seen: Seen | undefined
   isUsable = true
+  heldMs = 0
 
   /** @throws SqliteError or the operating system's error; LEFT_TO_STORE */
   constructor(name: string, path: string, caches: PageCaches) {
@@ -126,6 +127,7 @@ export class SqliteLiveReader implements LiveReader {
    * @throws what `work` throws; LEFT_TO_STORE, also after a fault, which makes the reader unusable
    */
   #read<R>(work: (tables: Tables) => R): R {
+    const began = performance.now()
     this.#cache.use()
     try {
       const seen = this.#seen
@@ -139,6 +141,8 @@ export class SqliteLiveReader implements LiveReader {
       if (error instanceof CouchError || error === LEFT_TO_STORE) throw error
       this.isUsable = false
       refuse()
+    } finally {
+      this.heldMs += performance.now() - began
     }
   }
 
