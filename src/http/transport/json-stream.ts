@@ -9,7 +9,7 @@ import { causeOf, factsOf, levelOf } from '../plugins/request-log.ts'
 import { COMPRESSED_BYTES, chooseEncoding, type Encoder, makeEncoder } from './compression.ts'
 import { needsNoSandbox, type OwnType } from './page-policy.ts'
 import { breakOff } from './raw-answer.ts'
-import { chunksFor, isSentUnchanged, sendAtOnce } from './short-answer.ts'
+import { isSentUnchanged, sendAtOnce } from './short-answer.ts'
 
 /** A client that reads nothing for so long, in milliseconds, counts as gone; its answer would be held forever. */
 const STALLED_MS = 300_000
@@ -136,7 +136,7 @@ export function sendShort(
   reply.headers(headers).header('Content-Type', type)
   needsNoSandbox(reply.raw)
   addVary(reply, 'Accept-Encoding')
-  sendAtOnce(reply, status, text, isInChunks ? chunksFor(request) : undefined)
+  sendAtOnce(reply, status, text, !isInChunks)
   return true
 }
 
