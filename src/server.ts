@@ -43,10 +43,8 @@ interface ServerOptions {
   readonly threadEntry?: URL
   /** The file that a sandbox thread runs. Default: settee's own. */
   readonly sandboxEntry?: URL
-  /** Threads for users' databases at most; by default up to 8, by the number of cores. For tests. */
-  readonly maxThreads?: number
-  /** Threads for users' databases that start before one is busy; by default 1. For tests. */
-  readonly minThreads?: number
+  /** Threads for users' databases. Default: by the configuration. For tests, since each takes a quarter of a second to start. */
+  readonly threads?: number
   /** Time for requests to finish when the server closes, in ms. Default 5000. */
   readonly closeGraceMs?: number
   /** Interval of checks for new certificate files, in ms. Default 5000. */
@@ -87,13 +85,13 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const tty = process.stdout.isTTY === true
     const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
-    const { location, maxThreads } = await openLocation({
+    const { location, threads } = await openLocation({
       ...{ dataDir, config, logger, shutdown },
       ending,
       storeWaitMs,
     })
     const context = { dataDir, location, env, config, logger, shutdown }
-    const app = await compose({ ...(maxThreads && { maxThreads }), ...options }, context, log)
+    const app = await compose({ threads, ...options }, context, log)
     // TLS first, so that the list of addresses is complete when the app listens (http/plugins/cross-origin.ts).
     const secure = await listenSecurely(app, config, options.tlsLookMs)
     const url = await listen(app, config)
@@ -115,7 +113,7 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
 
 /** @returns the HTTP layer with all services; it does not listen yet */
 async function compose(
-  options: ServerOptions,
+  options: ServerOptions & { readonly threads: number },
   context: ServerContext,
   log: LogTail,
 ): Promise<FastifyInstance> {
@@ -129,8 +127,7 @@ async function compose(
   shareCollationTable()
   const opening = openDatabases(context, {
     threadEntry: options.threadEntry,
-    maxThreads: options.maxThreads,
-    minThreads: options.minThreads,
+    threads: options.threads,
     sandboxEntry: options.sandboxEntry,
     onFull: () => later.disk?.check(),
     onMassDeletion: (database, deletion) => later.onMassDeletion?.(database, deletion),

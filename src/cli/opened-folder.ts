@@ -47,11 +47,11 @@ export async function openFolder(
   serverFile: string | undefined,
 ): Promise<OpenFolder> {
   const config = await openConfig({ dataDir, env, flags: {} })
-  const { location, maxThreads } = await storeLocation(config, dataDir)
+  const { location, threads } = await storeLocation(config, dataDir)
   const unlock = location.kind === 'files' ? () => undefined : await lockFolder(dataDir).catch(notInUse)
   const databases = await openServerDatabases({
     location,
-    maxThreads,
+    threads,
     settings: withoutAutomaticWork(settingsOf(config)),
     maxOpen: config.integer('couchdb', 'max_dbs_open'),
     serverFile,

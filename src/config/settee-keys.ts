@@ -173,6 +173,14 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
   ),
   row(
     'settee',
+    'database_threads',
+    null,
+    integer(1, 64),
+    "threads for users' databases; unset: 2, or in hosted mode one for each core, 8 at most",
+    AT_START,
+  ),
+  row(
+    'settee',
     'function_memory',
     functionMemory,
     integer(16_777_216, 2 ** 32),

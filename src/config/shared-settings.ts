@@ -16,7 +16,7 @@ const OWN_KEYS: Readonly<Record<string, RegExp>> = {
   couchdb: /^(?:database_dir|view_index_dir|max_dbs_open|single_node|uuid|uri_file)$/,
   replicator: /(?:_file|^password)$/,
   settee:
-    /^(?:mode|node_name|tls_bind_address|trusted_proxies|max_connections|max_network_connections|stranger_requests|body_\w+|thread_heap|sandbox_memory|upgrade_copies_days|backup_\w+|free_space_floor|replaced_days|standby_\w+|store|store_\w+|drain_seconds)$/,
+    /^(?:mode|node_name|tls_bind_address|trusted_proxies|max_connections|max_network_connections|stranger_requests|body_\w+|database_threads|thread_heap|sandbox_memory|upgrade_copies_days|backup_\w+|free_space_floor|replaced_days|standby_\w+|store|store_\w+|drain_seconds)$/,
 }
 
 /**

@@ -1,5 +1,5 @@
 /**
- * Where the databases of a server are, from its settings: in its data folder, or in a PostgreSQL. The data folder of a node
+ * Where the databases of a server are, from its settings, and how many threads serve them: in its data folder, or in a PostgreSQL. The data folder of a node
  * with a store has only temporary files, local.ini, `store-position` (storage/postgres/store-memory.ts), and the file `store`, which names the store: without it, a node that was started
  * without its setting would serve an empty server.
  */
@@ -16,7 +16,9 @@ import { StartError } from './start-error.ts'
 const OTHER_THREADS = 2
 /** One for reads, one for writes. */
 const MIN_POOL = 2
-const MAX_THREADS = 8
+/** Threads for users' databases, unless the setting says another number. */
+const LEAST_THREADS = 2
+const MOST_THREADS = 8
 
 /**
  * @returns the address of the store; null: the databases are files
@@ -38,38 +40,51 @@ export function nodeConnections(config: Pick<Config, 'integer'>): number {
 
 /**
  * @param dataDir absolute
- * @returns the location, and how many threads serve users' databases at most; undefined: as many as suit a disk
+ * @returns the location, and how many threads serve users' databases
  * @throws StartError if the setting does not fit the folder; the file system's error
  */
 export async function storeLocation(
-  config: Pick<Config, 'get' | 'integer'>,
+  config: Pick<Config, 'get' | 'integer' | 'isHosted'>,
   dataDir: string,
-): Promise<{ readonly location: StoreLocation; readonly maxThreads?: number }> {
+): Promise<{ readonly location: StoreLocation; readonly threads: number }> {
   const address = await storeAddress(config)
+  const cores = availableParallelism()
+  const isSet = config.get('settee', 'database_threads') !== undefined
+  const configured = isSet ? config.integer('settee', 'database_threads') : null
   if (address === null) {
     await refuseFolderOfNode(dataDir)
-    return { location: { kind: 'files', dataDir } }
+    const threads = configured ?? threadsForFiles(config.isHosted, cores)
+    return { location: { kind: 'files', dataDir }, threads }
   }
   await refuseFolderWithDatabases(dataDir)
   await noteStore(dataDir, storeName(address))
-  const { maxThreads, poolSize } = divide(nodeConnections(config), availableParallelism())
-  return { location: { kind: 'postgres', address, poolSize, dataDir }, maxThreads }
+  const wanted = configured ?? Math.min(MOST_THREADS, cores)
+  const { threads, poolSize } = divide(nodeConnections(config), wanted)
+  return { location: { kind: 'postgres', address, poolSize, dataDir }, threads }
 }
 
 /**
- * Divides the connections of a node among its threads. Each thread has one more, which listens to other nodes. Threads wait for
- * PostgreSQL without being busy, so there are no more of them than cores.
+ * While one thread waits for its disk, the others serve. Each compiles the same code and takes about 10 MB, which pays only where
+ * many databases are written at once (docs/decisions/0065).
+ */
+export function threadsForFiles(isHosted: boolean, cores: number): number {
+  return isHosted ? Math.max(LEAST_THREADS, Math.min(MOST_THREADS, cores)) : LEAST_THREADS
+}
+
+/**
+ * Divides the connections of a node among its threads. Each thread has one more, which listens to other nodes.
  * @param connections of the node at most, at least 9
+ * @param wanted threads for users' databases; there are fewer if the connections do not suffice
  */
 export function divide(
   connections: number,
-  cores: number,
-): { readonly maxThreads: number; readonly poolSize: number } {
+  wanted: number,
+): { readonly threads: number; readonly poolSize: number } {
   const affordable = Math.floor(connections / (MIN_POOL + 1)) - OTHER_THREADS
-  const maxThreads = Math.max(1, Math.min(MAX_THREADS, cores, affordable))
+  const threads = Math.max(1, Math.min(wanted, affordable))
   return {
-    maxThreads,
-    poolSize: Math.max(MIN_POOL, Math.floor(connections / (maxThreads + OTHER_THREADS)) - 1),
+    threads,
+    poolSize: Math.max(MIN_POOL, Math.floor(connections / (threads + OTHER_THREADS)) - 1),
   }
 }
 

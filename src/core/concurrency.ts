@@ -22,11 +22,6 @@ export class KeyedMutex {
     }
   }
 
-  /** Whether a key has tasks that run or wait. */
-  isBusy(key: string): boolean {
-    return this.#last.has(key)
-  }
-
   /** Resolves when the tasks that a key has now have ended. Never rejects. */
   async whenIdle(key: string): Promise<void> {
     await this.#last.get(key)?.catch(() => undefined)

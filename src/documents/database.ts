@@ -1,6 +1,6 @@
 /**
  * The interface of a database for all other parts of the server. documents/store-database.ts implements it on the
- * thread that owns the database, and threads/database-proxy.ts over a message port. So arguments and answers are plain
+ * thread that owns the database, and threads/forwarded-database.ts over a message port. So arguments and answers are plain
  * data, and answers for clients are bytes ready to be sent.
  *
  * A method that acts for a user takes the user first, and checks the user's rights on the database's own thread, in the

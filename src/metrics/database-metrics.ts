@@ -70,13 +70,6 @@ export const DATABASE_METRICS: readonly Metric<Measurements>[] = [
     read: ({ threads }) => byThread(threads, ({ isAnswering }) => Number(isAnswering)),
   },
   {
-    name: 'settee_database_thread_databases',
-    type: 'gauge',
-    help: 'Databases that the thread serves, open or not.',
-    labels: ['thread'],
-    read: ({ threads }) => byThread(threads, ({ databases }) => databases),
-  },
-  {
     name: 'settee_database_thread_calls',
     type: 'gauge',
     help: 'Calls and streams under way in the thread.',

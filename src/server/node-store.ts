@@ -22,12 +22,12 @@ const RETRY_MS = 500
 /**
  * Finds the databases. For a store, it locks the node's folder until shutdown, waits for PostgreSQL, asks it whether it suits, and
  * logs what the operator should know.
- * @returns the location, and how many threads serve users' databases at most, if the location says so
+ * @returns as `storeLocation`
  * @throws StartError; the reason of `ending`
  */
 export async function openLocation(
   context: Context,
-): Promise<{ readonly location: StoreLocation; readonly maxThreads?: number }> {
+): Promise<{ readonly location: StoreLocation; readonly threads: number }> {
   const { config, dataDir, shutdown } = context
   const found = await storeLocation(config, dataDir)
   if (found.location.kind === 'files') return found

@@ -63,10 +63,7 @@ const SETTINGS_SECTIONS: ReadonlySet<string> = new Set([
 ])
 
 interface OpenDatabasesOptions
-  extends Pick<
-    ServerDatabasesOptions,
-    'threadEntry' | 'sandboxEntry' | 'maxThreads' | 'minThreads' | 'onMassDeletion'
-  > {
+  extends Pick<ServerDatabasesOptions, 'threadEntry' | 'sandboxEntry' | 'threads' | 'onMassDeletion'> {
   /** The disk of the data folder is full and must be checked now. */
   onFull(): void
 }

@@ -98,7 +98,7 @@ export class AutomaticCompactions {
     if (candidate.dueSince === null || this.#closedCount() > MAX_CLOSED) this.forget(name)
   }
 
-  /** Removes a database that was deleted, or that another thread owns now. */
+  /** Removes a database that was deleted. */
   forget(name: string): void {
     this.#candidates.delete(name)
     if (this.#candidates.size > 0) return

@@ -26,8 +26,6 @@ interface DatabaseListOptions {
   whenIdle(name: string): Promise<void>
   /** Another opener has deleted or replaced a database. */
   onGone(proxy: DatabaseProxy): void
-  /** A database was not called for a long time. */
-  onUnused(name: string): void
 }
 
 export class DatabaseList {
@@ -47,12 +45,7 @@ export class DatabaseList {
 
   constructor(options: DatabaseListOptions) {
     this.#options = options
-    this.#recent = new LRUCache({
-      max: Math.max(MAX_RECENT, 2 * options.maxOpen),
-      dispose: (_proxy, name, reason) => {
-        if (reason === 'evict') options.onUnused(name)
-      },
-    })
+    this.#recent = new LRUCache({ max: Math.max(MAX_RECENT, 2 * options.maxOpen) })
   }
 
   /** @returns the proxy of a database; undefined if the catalog must be asked */

@@ -1,10 +1,5 @@
-/**
- * A database as the HTTP thread calls it: a stub for each method that the database's thread serves. Each method is
- * documented in documents/database.ts, changes/page.ts, query/views.ts, query/find.ts or query/index-changes.ts; documents/store-database.ts
- * does the work on the other thread.
- */
+/** A database as the HTTP thread calls it: what it answers by itself, and the events of the database's thread. */
 import { type ChangesRequest, plainPage } from '../changes/page.ts'
-import { CouchError } from '../core/errors.ts'
 import type { Limits, SecurityObject } from '../core/types.ts'
 import { bulkGet } from '../documents/bulk-get.ts'
 import type { Body, DocumentReader, OpenOptions } from '../documents/database.ts'
@@ -12,16 +7,15 @@ import { openDocument } from '../documents/open.ts'
 import { documentReader } from '../documents/partition-calls.ts'
 import { missingRevsAnswer, revsDiff } from '../documents/revs-diff.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
-import type { LastKnownSequence } from '../storage/sequence.ts'
 import type { LiveReader } from '../storage/storage-engine.ts'
 import { FOREIGN_EVENT_MS } from '../storage/store-events.ts'
 import type { DatabaseEvent, DatabaseHandle, TextMethod } from './databases.ts'
+import { ForwardedDatabase } from './forwarded-database.ts'
 import { answerOf, type InPlaceReads } from './in-place-reads.ts'
 import { shortBytesAsTexts } from './message-bytes.ts'
-import { StreamReader } from './rpc-stream.ts'
 import { type Chunks, type SharedAnswers, SharedReader, sharedBodyText } from './shared-answers.ts'
-import { type Thread, withOwner } from './thread.ts'
-import type { CallMethod, ServedDatabase, StreamMethod } from './thread-protocol.ts'
+import type { Thread } from './thread.ts'
+import type { ServedDatabase } from './thread-protocol.ts'
 
 type Args<M extends keyof ServedDatabase> = Parameters<ServedDatabase[M]>
 
@@ -43,13 +37,8 @@ const MAX_SINCE = 100
 /** The longest answer of a `_bulk_get`, in bytes. */
 const MAX_ANSWER_BYTES = 1024 * 1024
 
-export class DatabaseProxy implements DatabaseHandle {
-  readonly entry: DatabaseEntry
-  readonly #owner: () => Thread | Promise<Thread>
+export class DatabaseProxy extends ForwardedDatabase implements DatabaseHandle {
   readonly #listeners = new Set<Listener>()
-  #isRetired = false
-  /** Sent with each call until one succeeds: the database is open then. */
-  #lastKnown: LastKnownSequence | undefined
   #securityCopy: SecurityObject | null | Promise<SecurityObject | null> | undefined
   /** When the copy was asked for, in ms of `performance.now`. */
   #copiedAt = 0
@@ -63,11 +52,9 @@ export class DatabaseProxy implements DatabaseHandle {
    * @param owner the thread that owns the database at the time of a call
    * @param here null where other nodes write, whose commits are told later than they can be read
    */
-  constructor(entry: DatabaseEntry, owner: () => Thread | Promise<Thread>, here: AnswersHere | null) {
-    this.entry = entry
-    this.#owner = owner
+  constructor(entry: DatabaseEntry, owner: () => Thread, here: AnswersHere | null) {
+    super(entry, owner)
     this.#here = here
-    this.#lastKnown = entry.lastKnown
   }
 
   /** Whether other nodes write to the database. */
@@ -83,106 +70,10 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.entry.incarnation
   }
 
-  info(...args: Args<'info'>) {
-    return this.#call('info', args)
-  }
-
-  partitionInfo(...args: Args<'partitionInfo'>) {
-    return this.#call('partitionInfo', args)
-  }
-
-  checkPartition(...args: Args<'checkPartition'>) {
-    return this.#call('checkPartition', args)
-  }
-
-  size(...args: Args<'size'>) {
-    return this.#call('size', args)
-  }
-
-  conflicts(...args: Args<'conflicts'>) {
-    return this.#call('conflicts', args)
-  }
-
-  brokenFunctions(...args: Args<'brokenFunctions'>) {
-    return this.#call('brokenFunctions', args)
-  }
-
-  security() {
-    return this.#call('security', [])
-  }
-
-  setSecurity(...args: Args<'setSecurity'>) {
-    return this.#call('setSecurity', args)
-  }
-
-  countDisallowed() {
-    return this.#call('countDisallowed', [])
-  }
-
-  giveUp(...args: Args<'giveUp'>) {
-    return this.#call('giveUp', args)
-  }
-
-  damagedLeaves() {
-    return this.#call('damagedLeaves', [])
-  }
-
-  rememberTokens(...args: Args<'rememberTokens'>) {
-    return this.#call('rememberTokens', args)
-  }
-
-  exportLines(...args: Args<'exportLines'>) {
-    return this.#stream('exportLines', args)
-  }
-
-  revsLimit(...args: Args<'revsLimit'>) {
-    return this.#call('revsLimit', args)
-  }
-
-  setRevsLimit(...args: Args<'setRevsLimit'>) {
-    return this.#call('setRevsLimit', args)
-  }
-
-  copyLocals(...args: Args<'copyLocals'>) {
-    return this.#call('copyLocals', args)
-  }
-
-  compact(...args: Args<'compact'>) {
-    return this.#call('compact', args)
-  }
-
-  purge(...args: Args<'purge'>) {
-    return this.#call('purge', args).finally(() => {
+  purge(...args: Args<'purge'>): ReturnType<DatabaseHandle['purge']> {
+    return this.forward('purge', args).finally(() => {
       this.#state += 1
     })
-  }
-
-  purgedInfos(...args: Args<'purgedInfos'>) {
-    return this.#call('purgedInfos', args)
-  }
-
-  purgedInfosLimit(...args: Args<'purgedInfosLimit'>) {
-    return this.#call('purgedInfosLimit', args)
-  }
-
-  setPurgedInfosLimit(...args: Args<'setPurgedInfosLimit'>) {
-    return this.#call('setPurgedInfosLimit', args)
-  }
-
-  history(...args: Args<'history'>) {
-    return this.#call('history', args)
-  }
-
-  overwritten(...args: Args<'overwritten'>) {
-    return this.#call('overwritten', args)
-  }
-
-  version(...args: Args<'version'>) {
-    return this.#stream('version', args)
-  }
-
-  rewind(...args: Args<'rewind'>) {
-    return this.#stream('rewind', args)
   }
 
   open(...args: Args<'open'>): ReturnType<DatabaseHandle['open']> {
@@ -191,47 +82,11 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#read('open', args, reader && openDocument(reader, user, id, options))
   }
 
-  openRevs(...args: Args<'openRevs'>) {
-    return this.#stream('openRevs', args)
-  }
-
-  openParts(...args: Args<'openParts'>) {
-    return this.#call('openParts', args)
-  }
-
-  openRevsMixed(...args: Args<'openRevsMixed'>) {
-    return this.#stream('openRevsMixed', args)
-  }
-
-  put(...args: Args<'put'>) {
-    return this.#call('put', args)
-  }
-
-  post(...args: Args<'post'>) {
-    return this.#call('post', args)
-  }
-
-  postForm(...args: Args<'postForm'>) {
-    return this.#call('postForm', args)
-  }
-
-  remove(...args: Args<'remove'>) {
-    return this.#call('remove', args)
-  }
-
-  copy(...args: Args<'copy'>) {
-    return this.#call('copy', args)
-  }
-
-  bulkDocs(...args: Args<'bulkDocs'>) {
-    return this.#stream('bulkDocs', args)
-  }
-
   bulkGet(...args: Args<'bulkGet'>) {
     const [user, body, options] = args
     const here = this.#here
     const text = here === null || options.attachments ? null : sharedBodyText(body)
-    if (here === null || text === null) return this.#stream('bulkGet', args)
+    if (here === null || text === null) return this.forwardStream('bulkGet', args)
     const ask = () => this.#bulkGet(here, args)
     const { name, roles } = user
     const key = [this.incarnation, this.#state, name, roles, options]
@@ -239,17 +94,13 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   #bulkGet({ limits }: AnswersHere, args: Args<'bulkGet'>): Chunks {
-    const stream = () => this.#stream('bulkGet', args)
+    const stream = () => this.forwardStream('bulkGet', args)
     const [user, body, options] = args
     const reader = this.#reader()
     if (reader === null) return stream()
     const answer = answerOf(whole(bulkGet(reader, user, body, options, limits())))
     answer.catch(() => undefined)
     return new SharedReader(answer, stream)
-  }
-
-  bulkGetMixed(...args: Args<'bulkGetMixed'>) {
-    return this.#stream('bulkGetMixed', args)
   }
 
   revsDiff(...args: Args<'revsDiff'>): ReturnType<DatabaseHandle['revsDiff']> {
@@ -264,116 +115,16 @@ export class DatabaseProxy implements DatabaseHandle {
     return this.#read('missingRevs', args, reader && missingRevsAnswer(reader, user, body))
   }
 
-  allDocs(...args: Args<'allDocs'>) {
-    return this.#stream('allDocs', args)
-  }
-
-  allDocsQueries(...args: Args<'allDocsQueries'>) {
-    return this.#stream('allDocsQueries', args)
-  }
-
-  openAttachment(...args: Args<'openAttachment'>) {
-    return this.#call('openAttachment', args)
-  }
-
-  readAttachment(...args: Args<'readAttachment'>) {
-    return this.#stream('readAttachment', args)
-  }
-
-  putAttachment(...args: Args<'putAttachment'>) {
-    return this.#call('putAttachment', args)
-  }
-
-  removeAttachment(...args: Args<'removeAttachment'>) {
-    return this.#call('removeAttachment', args)
-  }
-
-  view(...args: Args<'view'>) {
-    return this.#stream('view', args)
-  }
-
-  viewQueries(...args: Args<'viewQueries'>) {
-    return this.#stream('viewQueries', args)
-  }
-
-  viewInfo(...args: Args<'viewInfo'>) {
-    return this.#call('viewInfo', args)
-  }
-
-  compactViews(...args: Args<'compactViews'>) {
-    return this.#call('compactViews', args)
-  }
-
-  cleanUpViews(...args: Args<'cleanUpViews'>) {
-    return this.#call('cleanUpViews', args)
-  }
-
-  show(...args: Args<'show'>) {
-    return this.#call('show', args)
-  }
-
-  update(...args: Args<'update'>) {
-    return this.#call('update', args)
-  }
-
-  list(...args: Args<'list'>) {
-    return this.#stream('list', args)
-  }
-
-  rewrite(...args: Args<'rewrite'>) {
-    return this.#call('rewrite', args)
-  }
-
-  find(...args: Args<'find'>) {
-    return this.#stream('find', args)
-  }
-
-  explain(...args: Args<'explain'>) {
-    return this.#call('explain', args)
-  }
-
-  indexes(...args: Args<'indexes'>) {
-    return this.#call('indexes', args)
-  }
-
-  discardIndex(...args: Args<'discardIndex'>) {
-    return this.#call('discardIndex', args)
-  }
-
-  indexReport(...args: Args<'indexReport'>) {
-    return this.#call('indexReport', args)
-  }
-
-  createIndex(...args: Args<'createIndex'>) {
-    return this.#call('createIndex', args)
-  }
-
-  deleteIndex(...args: Args<'deleteIndex'>) {
-    return this.#call('deleteIndex', args)
-  }
-
-  deleteIndexes(...args: Args<'deleteIndexes'>) {
-    return this.#call('deleteIndexes', args)
-  }
-
-  indexUsage() {
-    return this.#call('indexUsage', [])
-  }
-
   async changes(...args: Args<'changes'>): ReturnType<DatabaseHandle['changes']> {
     const [user, request] = args
     const reader = isPlainFeed(request) ? this.#liveReader() : null
     const page = reader && (await answerOf(plainPage(reader, user, request)))
-    return page ?? this.#call('changes', args)
-  }
-
-  readFilterBody(...args: Args<'readFilterBody'>) {
-    return this.#call('readFilterBody', args)
+    return page ?? this.forward('changes', args)
   }
 
   /** The database on this thread; null: its own thread is asked. */
   #liveReader(): LiveReader | null {
-    if (this.#here === null || this.#isRetired || !this.#here.isPlain(this.name)) return null
+    if (this.#here === null || this.isRetired || !this.#here.isPlain(this.name)) return null
     return this.#here.reads.readerOf(this.entry)
   }
 
@@ -389,31 +140,8 @@ export class DatabaseProxy implements DatabaseHandle {
     reading: ReturnType<ServedDatabase[M]> | null,
   ): Promise<Awaited<ReturnType<DatabaseHandle[M]>>> {
     const answer = reading && (await answerOf<unknown>(reading))
-    const given = answer === null ? await this.#call(method, args) : shortBytesAsTexts(answer)
+    const given = answer === null ? await this.forward(method, args) : shortBytesAsTexts(answer)
     return given as Awaited<ReturnType<DatabaseHandle[M]>>
-  }
-
-  async #call<M extends CallMethod>(
-    method: M,
-    args: readonly unknown[],
-  ): Promise<Awaited<ReturnType<ServedDatabase[M]>>> {
-    const answer = await withOwner(this.#thread(), (thread) =>
-      thread.callMethod(this.entry, this.#lastKnown, method, args),
-    )
-    this.#lastKnown = undefined
-    return answer as Awaited<ReturnType<ServedDatabase[M]>>
-  }
-
-  #stream(method: StreamMethod, args: readonly unknown[]): StreamReader {
-    return new StreamReader(() =>
-      withOwner(this.#thread(), (thread) => thread.streamMethod(this.entry, this.#lastKnown, method, args)),
-    )
-  }
-
-  /** Looked up for each call: after a deletion, another database may have the name, on another thread. */
-  #thread(): Thread | Promise<Thread> {
-    if (this.#isRetired) throw new CouchError('no_database')
-    return this.#owner()
   }
 
   securityCopy(): SecurityObject | null | Promise<SecurityObject | null> {
@@ -442,7 +170,7 @@ export class DatabaseProxy implements DatabaseHandle {
 
   /** Keeps the store open while anybody listens: it tells of other nodes' changes only then. */
   #hold(): void {
-    if (this.#held !== undefined || this.#isRetired) return
+    if (this.#held !== undefined || this.isRetired) return
     const held = this.#askToHold().catch(() => {
       // The next call to the database reports the error.
       if (this.#held !== held) return undefined
@@ -456,7 +184,7 @@ export class DatabaseProxy implements DatabaseHandle {
   }
 
   async #askToHold(): Promise<() => void> {
-    return withOwner(this.#thread(), (thread) => thread.hold(this.entry))
+    return this.thread().hold(this.entry)
   }
 
   #endHold(): void {
@@ -478,7 +206,7 @@ export class DatabaseProxy implements DatabaseHandle {
 
   /** From now on, calls fail with no_database, because the database is removed. Emit `closed` as well. */
   retire(): void {
-    this.#isRetired = true
+    this.isRetired = true
     this.#here?.reads.close(this.entry)
   }
 }

@@ -278,12 +278,8 @@ export interface ServerDatabasesOptions {
   readonly threadEntry?: URL | undefined
   /** The file that a sandbox thread runs; by default the sandbox's own. */
   readonly sandboxEntry?: URL | undefined
-  /** Threads for users' databases at most; by default up to 8, by the number of cores. For tests. */
-  readonly maxThreads?: number | undefined
-  /** Threads for users' databases that start before one is busy; by default 1. For tests. */
-  readonly minThreads?: number | undefined
-  /** How often the load of the threads is measured, in ms; by default 1000. For tests. */
-  readonly balanceMs?: number | undefined
+  /** Threads for users' databases, at least 1. */
+  readonly threads: number
   /** How often the watchdog checks the threads, in ms; by default 1000. For tests. */
   readonly watchMs?: number | undefined
   /** A thread has died. */

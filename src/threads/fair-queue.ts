@@ -59,11 +59,6 @@ export class FairQueue<Work> {
     return size
   }
 
-  /** Whether work of a database waits. */
-  has(database: string): boolean {
-    return this.#queues.has(database)
-  }
-
   /** Removes and returns the queue of a database. */
   take(database: string): Work[] {
     const waiting = this.#queues.get(database)

@@ -1,6 +1,5 @@
 /** The entry of a database thread: serves the databases that it owns to the HTTP thread, from its engine. */
 
-import { setImmediate as nextTurn } from 'node:timers/promises'
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { BytesInTransit, discard, joinOutgoing } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
@@ -21,9 +20,10 @@ import { serveCopies } from './copy-job.ts'
 import { FairQueue } from './fair-queue.ts'
 import { IndexGrowth } from './index-growth.ts'
 import { bodyBytes, shortBytesAsTexts, unpackArgs } from './message-bytes.ts'
+import { isLong, METHODS } from './methods.ts'
 import { type Closable, Disk, HeldOpen, LastKnownSequences, OpenStores, unreadable } from './open-stores.ts'
 import { RpcServer } from './rpc.ts'
-import { isLong, METHODS, serveDatabase } from './served.ts'
+import { serveDatabase } from './served.ts'
 import type {
   CatalogMethod,
   DatabaseCall,
@@ -51,9 +51,6 @@ const FUNCTIONS_GRACE_MS = 2000
 
 /** How long a deletion waits for earlier requests, in ms: a slow reader could take any time. */
 const MAX_DROP_WAIT_MS = 2000
-
-/** How long a database that moves to another thread waits for earlier requests, in ms. Its later calls wait as well. */
-const MAX_HAND_OVER_MS = 50
 
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
 type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
@@ -229,12 +226,6 @@ class Host {
       case 'drop':
         this.#rpc.answer(request.call, this.#drop(request.database))
         return
-      case 'handOver':
-        this.#rpc.answer(request.call, this.#handOver(request.database))
-        return
-      case 'maxOpen':
-        this.#stores.setMax(request.maxOpen)
-        return
       case 'prepare':
         this.#rpc.answer(request.call, this.#prepare(request.database, request.copy))
         return
@@ -378,14 +369,6 @@ class Host {
     this.#rpc.failStreams(new CouchError('no_database'), database)
     await this.#stores.drop(database)
     this.#automatic.forget(database)
-  }
-
-  /** @returns whether the database is closed; false if requests or background tasks still use it */
-  async #handOver(database: string): Promise<boolean> {
-    const deadline = performance.now() + MAX_HAND_OVER_MS
-    while (this.#queue.has(database) && performance.now() < deadline) await nextTurn()
-    await this.#stores.waitForRequests(database, Math.max(0, deadline - performance.now()))
-    return !this.#queue.has(database) && this.#stores.closeUnused(database)
   }
 
   /** Finishes earlier requests, except streams, whose readers could take any time. */

@@ -30,7 +30,7 @@ const FRESH = { isDropped: false, isStale: false }
 
 export class OpenStores<T extends Closable> {
   readonly #open: (name: string, incarnation: number) => Promise<T>
-  #max: number
+  readonly #max: number
   /** Least recently used first. */
   readonly #entries = new Map<string, Entry<T>>()
   /** Databases that are being closed. A database is not reopened before its file is closed. Never rejects. */
@@ -42,12 +42,6 @@ export class OpenStores<T extends Closable> {
   constructor(max: number, open: (name: string, incarnation: number) => Promise<T>) {
     this.#open = open
     this.#max = max
-  }
-
-  /** @param max databases kept open from now on, unless more are in use */
-  setMax(max: number): void {
-    this.#max = max
-    this.#closeSpare()
   }
 
   /** The number of databases that are open or being opened. */
@@ -203,15 +197,6 @@ export class OpenStores<T extends Closable> {
     }
     entry.isDropped = true
     await this.#close(name, entry)
-  }
-
-  /** Closes a database unless it is in use. @returns whether it is closed now */
-  async closeUnused(name: string): Promise<boolean> {
-    const entry = this.#entries.get(name)
-    if (entry === undefined) await this.#closing.get(name)
-    else if (entry.users > 0 || entry.backgroundTasks > 0) return false
-    else await this.#close(name, entry)
-    return true
   }
 
   /** Waits for the work under way, refuses new work, and closes everything. */

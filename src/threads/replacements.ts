@@ -12,9 +12,7 @@ import type { CatalogCall } from './thread-protocol.ts'
 interface ReplacementsOptions {
   /** Runs work on a thread that serves no databases. */
   withTemporaryThread<T>(work: (thread: Pick<Thread, 'ask'>) => Promise<T>): Promise<T>
-  owner(name: string): Pick<Thread, 'ask'> | Promise<Pick<Thread, 'ask'>>
-  /** Removes the name from its thread; the next call may choose another thread. */
-  release(name: string): void
+  owner(name: string): Pick<Thread, 'ask'>
   catalog: CatalogCall
   /** Reads the catalog; null if there is no such database. */
   find(name: string): Promise<DatabaseEntry | null>
@@ -124,9 +122,8 @@ export class Replacements {
 
   /** If the thread dies meanwhile, that closes the file too; the second `drop` goes to the next thread. */
   async #closeFile(name: string): Promise<void> {
-    const drop = async () => (await this.#options.owner(name)).ask({ type: 'drop', database: name })
+    const drop = async () => this.#options.owner(name).ask({ type: 'drop', database: name })
     await drop().catch(drop)
-    this.#options.release(name)
   }
 
   #endReplacement(name: string, entry: DatabaseEntry | null): void {

@@ -36,7 +36,7 @@ import type {
 import { InPlaceReads } from './in-place-reads.ts'
 import { Replacements } from './replacements.ts'
 import { SharedAnswers } from './shared-answers.ts'
-import { threadFlags, withOwner } from './thread.ts'
+import { threadFlags } from './thread.ts'
 import { ThreadEvents } from './thread-events.ts'
 import { Pool } from './thread-pool.ts'
 import type { DatabaseThreadEvent, OpenedCatalog } from './thread-protocol.ts'
@@ -69,7 +69,6 @@ export class ServerDatabases implements OwnedDatabases {
   readonly #replacements = new Replacements({
     withTemporaryThread: (work) => this.#pool.withTemporaryThread(work),
     owner: (name) => this.#pool.owningThread(name),
-    release: (name) => this.#pool.release(name),
     catalog: (method, ...args) => this.#pool.catalog(method, ...args),
     find: (name) => this.#pool.catalog('find', name),
     exclusively: (name, work) => this.#changing.run(name, work),
@@ -119,8 +118,7 @@ export class ServerDatabases implements OwnedDatabases {
       location,
       entry,
       findEntry: (name: string) => this.#list.find(name),
-      hold: async (entry: DatabaseEntry) =>
-        withOwner(this.#pool.owningThread(entry.name), (thread) => thread.hold(entry)),
+      hold: async (entry: DatabaseEntry) => this.#pool.owningThread(entry.name).hold(entry),
     }
     this.checks = databaseChecks(checking)
     this.#copies = databaseCopies({ ...checking, copyCatalog: (path) => this.#pool.copyCatalog(path) })
@@ -133,7 +131,6 @@ export class ServerDatabases implements OwnedDatabases {
       isLeaving: (name) => this.#leaving.has(name),
       whenIdle: (name) => this.#changing.whenIdle(name),
       onGone: (proxy) => this.#leaveDeleted(proxy),
-      onUnused: (name) => void this.#exclusively(name, () => this.#pool.unassign(name)),
     })
     this.#pool = new Pool({
       location,
@@ -141,24 +138,20 @@ export class ServerDatabases implements OwnedDatabases {
       maxOpen,
       entry,
       sandboxes: this.#sandboxes,
-      maxThreads: options.maxThreads,
-      minThreads: options.minThreads,
-      balanceMs: options.balanceMs,
+      threads: options.threads,
       watchMs: options.watchMs,
-      exclusively: (name, work) => this.#exclusively(name, work),
       onEvent: (event) => this.#handleEvent(event),
       onGrowth: (incarnation, bytes, step) =>
         this.#grow(incarnation, bytes, step).catch((error: unknown) =>
           step(asCouchError(error)).catch(() => undefined),
         ),
-      onDeath: (names, fault) => {
+      onDeath: (served, fault) => {
         onFault(fault)
         // A commit may have gone unreported, so feeds end, and their clients reconnect.
-        for (const name of names) {
-          const proxy = this.#list.held(name)
-          proxy?.emit({ type: 'closed' })
-          if (proxy !== undefined) this.#events.tasks.forget(proxy.incarnation)
-          this.#notes.add(name)
+        for (const proxy of this.#list.all().filter(({ name }) => served(name))) {
+          proxy.emit({ type: 'closed' })
+          this.#events.tasks.forget(proxy.incarnation)
+          this.#notes.add(proxy.name)
         }
       },
       onCatalog: (opened) => this.#noteOpened(opened),
@@ -172,11 +165,6 @@ export class ServerDatabases implements OwnedDatabases {
   /** @param isDamaged whether the file that `serverFile` replaces was found damaged */
   open(serverFile?: string, isDamaged?: boolean): Promise<void> {
     return this.#pool.openCatalog(serverFile, isDamaged)
-  }
-
-  /** Runs work unless another call creates, deletes or replaces the database. */
-  async #exclusively(name: string, work: () => Promise<void>): Promise<void> {
-    if (!this.#changing.isBusy(name)) await this.#changing.run(name, work)
   }
 
   /** At the start, and after the catalog's thread has died. */
@@ -277,8 +265,7 @@ export class ServerDatabases implements OwnedDatabases {
       proxy.retire()
       proxy.emit({ type: 'closed' })
       try {
-        const owner = await this.#pool.owningThread(name)
-        await owner.ask({ type: 'drop', database: name })
+        await this.#pool.owningThread(name).ask({ type: 'drop', database: name })
         await this.#pool.catalog('delete', name, options)
       } catch (error) {
         // An earlier deletion may have succeeded, although its thread died before it could answer.

@@ -1,10 +1,10 @@
 /**
- * The database threads. They start when there is work for them, and each owns the databases that are assigned to it.
- * The first serves the catalog and the server's own databases such as `_users`, so that logins and the creation of
- * databases go on while the others are busy. Users' databases share one thread until it is busy (thread-balance.ts). The
- * last one, if needed, serves databases in quarantine (watchdog.ts).
+ * The database threads. Each starts with the first call to one of its databases. The first serves the catalog and the
+ * server's own databases such as `_users`, so that logins and the creation of databases go on while the others are busy.
+ * The name of a user's database decides which thread serves it (docs/decisions/0065), unless it is in quarantine
+ * (watchdog.ts).
  */
-import { availableParallelism } from 'node:os'
+import { crc32 } from 'node:zlib'
 import { outgoingMemory } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
 import { noteWork } from '../core/event-loop.ts'
@@ -15,17 +15,10 @@ import type { Catalog } from '../storage/catalog.ts'
 import type { StoreLocation } from '../storage/open-engine.ts'
 import type { GrowthStep } from './databases.ts'
 import { Thread } from './thread.ts'
-import { BALANCE_MS, LoadMeter, planMove, Settled } from './thread-balance.ts'
 import type { CatalogMethod, DatabaseThreadEvent, OpenedCatalog, ThreadOptions } from './thread-protocol.ts'
 import { ThreadRecord } from './thread-record.ts'
 import type { ThreadReport } from './thread-stats.ts'
 import { Quarantine, Watchdog } from './watchdog.ts'
-
-/**
- * The largest number of threads for users' databases in files. Each syncs its own log, and a thread that waits for a disk costs
- * little (architecture.md, "Five ideas", 2).
- */
-const MAX_THREADS = Math.min(8, Math.max(2, 2 * availableParallelism()))
 
 interface PoolOptions {
   readonly location: StoreLocation
@@ -36,30 +29,22 @@ interface PoolOptions {
   readonly entry: URL
   /** The sandbox threads. */
   readonly sandboxes: SandboxPool
-  /** Threads for users' databases at most; for tests, since each thread takes a quarter of a second to start. */
-  readonly maxThreads?: number | undefined
-  /** Threads for users' databases that start before one is busy; by default 1. For tests. */
-  readonly minThreads?: number | undefined
-  /** How often the load is measured, in ms. For tests. */
-  readonly balanceMs?: number | undefined
+  /** Threads for users' databases. */
+  readonly threads: number
   /** How often the watchdog checks the threads, in ms; for tests. */
   readonly watchMs?: number | undefined
-  /** Runs work unless another call creates, deletes or replaces the database. */
-  exclusively(database: string, work: () => Promise<void>): Promise<void>
   onEvent(event: DatabaseThreadEvent): void
   /** An index is to grow: calls `step`, with a refusal where a quota is used up. Never rejects. */
   onGrowth(incarnation: number, bytes: number, step: GrowthStep): Promise<void>
-  /** A thread has died; its successor starts with the next call. */
-  onDeath(databases: readonly string[], fault: unknown): void
+  /** A thread has died; its successor starts with the next call. @param served tells the databases that it has served */
+  onDeath(served: (database: string) => boolean, fault: unknown): void
   /** The catalog was opened, at the start or after the thread that held it had died. */
   onCatalog(opened: OpenedCatalog): void
 }
 
 interface Slot {
   thread: Thread
-  readonly databases: Set<string>
   readonly record: ThreadRecord
-  readonly load: LoadMeter
 }
 
 export class Pool {
@@ -68,19 +53,15 @@ export class Pool {
   readonly #allSlots: Slot[] = []
   /** Serves the catalog and the server's own databases. */
   readonly #systemSlot: Slot
-  /** Serve users' databases. */
-  readonly #userSlots: Slot[] = []
+  /** Serve users' databases, by the hash of the name. */
+  readonly #userSlots: (Slot | undefined)[]
   /** Serves databases in quarantine. */
   #quarantineSlot: Slot | undefined
   readonly #quarantine = new Quarantine()
   readonly #watchdog: Watchdog
-  readonly #owners = new Map<string, Slot>()
-  /** Databases that move to another thread, each with the end of its move. */
-  readonly #moving = new Map<string, Promise<void>>()
-  readonly #settled = new Settled()
-  #balanceTimer: NodeJS.Timeout | undefined
+  /** As it was named at the start: a database never changes its thread while it is open. */
+  readonly #usersDatabase: string
   readonly #temporary = new Set<Thread>()
-  readonly #maxThreads: number
   #settings: Settings
   #space = AMPLE_SPACE
   #hasCatalog = false
@@ -90,7 +71,8 @@ export class Pool {
     noteWork()
     this.#options = options
     this.#settings = options.settings
-    this.#maxThreads = options.maxThreads ?? MAX_THREADS
+    this.#usersDatabase = options.settings.rules.users.database
+    this.#userSlots = Array(options.threads)
     this.#systemSlot = this.#makeSlot()
     const threads = () => this.#allSlots.map(({ thread }) => thread)
     this.#watchdog = new Watchdog({
@@ -103,112 +85,49 @@ export class Pool {
    * The thread that serves a database, as {@link owningThread}.
    * @throws unavailable for a time after the database has made its thread hang repeatedly; as {@link owningThread}
    */
-  servingThread(database: string): Thread | Promise<Thread> {
+  servingThread(database: string): Thread {
     if (this.#quarantine.isPaused(database)) throw new CouchError('unavailable')
     return this.owningThread(database)
   }
 
   /**
-   * The thread that owns a database until its {@link release}; while the database moves, the next one, after the move.
+   * The thread that owns a database.
    * @throws unavailable when the pool closes, unless there is a thread for it
    */
-  owningThread(database: string): Thread | Promise<Thread> {
-    const moving = this.#moving.get(database)
-    if (moving !== undefined) return moving.then(() => this.owningThread(database))
+  owningThread(database: string): Thread {
     this.#watchdog.wake()
     noteWork()
-    const slot = this.#owners.get(database) ?? this.#assign(database)
-    slot.load.note(database)
-    this.#balanceTimer ??= setInterval(
-      () => void this.#balance(),
-      this.#options.balanceMs ?? BALANCE_MS,
-    ).unref()
-    return this.#running(slot)
-  }
-
-  /** Measures the load of the threads of users' databases, and moves databases away from a busy one. */
-  async #balance(): Promise<void> {
-    const hadCalls = this.#allSlots.map(({ load, thread }) => load.sample(thread.busySeconds))
-    if (!hadCalls.includes(true)) this.#stopBalancing()
-    const loads = this.#userSlots.map(({ load }) => load)
-    const move = planMove(loads, this.#maxThreads, (database) => !this.#settled.has(database))
-    if (move === null || this.#isClosing) return
-    const to = this.#userSlots[move.to] ?? this.#addSlot()
-    for (const database of move.databases) {
-      this.#settled.add(database)
-      await this.#options.exclusively(database, () => this.#move(database, to))
-    }
-  }
-
-  #stopBalancing(): void {
-    clearInterval(this.#balanceTimer)
-    this.#balanceTimer = undefined
-  }
-
-  /** Moves a database that its thread can close at once. Never rejects. */
-  async #move(database: string, to: Slot): Promise<void> {
-    const from = this.#owners.get(database)
-    if (from === undefined || from === to || !from.thread.isRunning || this.#isClosing) return
-    await this.#handOver(database, from, () => {
-      to.databases.add(database)
-      this.#owners.set(database, to)
-    })
-  }
-
-  /**
-   * Removes a database that was not used for long from its thread, unless it is in use; a later call may choose another
-   * thread. Never rejects.
-   */
-  async unassign(database: string): Promise<void> {
-    const from = this.#owners.get(database)
-    if (from === undefined || this.#isClosing || this.#moving.has(database)) return
-    if (from.thread.isRunning) await this.#handOver(database, from, () => undefined)
-    else this.release(database)
-  }
-
-  /** Takes a database from its thread if that can close it at once. Calls wait meanwhile. Never rejects. */
-  async #handOver(database: string, from: Slot, onClosed: () => void): Promise<void> {
-    const moved = Promise.withResolvers<void>()
-    this.#moving.set(database, moved.promise)
-    // If the thread hangs or dies, the database stays assigned to its slot, whose next thread opens it.
-    const isClosed = await from.thread.ask({ type: 'handOver', database }).catch(() => false)
-    if (isClosed && this.#owners.get(database) === from) {
-      this.release(database)
-      onClosed()
-    }
-    this.#moving.delete(database)
-    moved.resolve()
-  }
-
-  #assign(database: string): Slot {
-    const slot = this.#slotFor(database)
-    slot.databases.add(database)
-    this.#owners.set(database, slot)
-    return slot
+    return this.#running(this.#slotOf(database) ?? this.#startSlot(database))
   }
 
   /** Whether a database is the server's own, such as the database of accounts. */
   #isSystem(database: string): boolean {
-    return database.startsWith('_') || database === this.#settings.rules.users.database
+    return database.startsWith('_') || database === this.#usersDatabase
   }
 
-  #slotFor(database: string): Slot {
+  /** @returns undefined if nothing has called for it yet */
+  #slotOf(database: string): Slot | undefined {
     if (this.#isSystem(database)) return this.#systemSlot
-    if (!this.#quarantine.has(database)) return this.#lightest()
-    this.#quarantineSlot ??= this.#makeSlot()
-    return this.#quarantineSlot
+    return this.#quarantine.has(database) ? this.#quarantineSlot : this.#userSlots[this.#numberOf(database)]
   }
 
-  /** Forgets a deleted database. */
+  /** The slot of a user's database, which has none yet. */
+  #startSlot(database: string): Slot {
+    const slot = this.#makeSlot()
+    if (this.#quarantine.has(database)) this.#quarantineSlot = slot
+    else this.#userSlots[this.#numberOf(database)] = slot
+    return slot
+  }
+
+  /** The number of the thread that serves a user's database out of quarantine. */
+  #numberOf(database: string): number {
+    const { length } = this.#userSlots
+    return length === 1 ? 0 : crc32(database) % length
+  }
+
+  /** Forgets a deleted database, which its thread has closed. */
   forget(database: string): void {
-    this.release(database)
     this.#quarantine.remove(database)
-  }
-
-  /** Removes a database from its thread, which has closed it. */
-  release(database: string): void {
-    this.#owners.get(database)?.databases.delete(database)
-    this.#owners.delete(database)
   }
 
   /**
@@ -244,36 +163,8 @@ export class Pool {
     return answer as Awaited<ReturnType<Catalog[M]>>
   }
 
-  /** The thread for one more database: a new one if all are busy or have many. */
-  #lightest(): Slot {
-    const idle = this.#userSlots.filter(({ load, databases }) => load.mayTakeMore(databases.size))
-    const [first, ...others] = idle.length > 0 ? idle : this.#userSlots
-    if (first === undefined) return this.#addSlot()
-    const least = others.reduce((a, b) => (b.databases.size < a.databases.size ? b : a), first)
-    const isFull = this.#userSlots.length >= this.#maxThreads || this.#isClosing
-    const isMissing = this.#userSlots.length < (this.#options.minThreads ?? 1) && least.databases.size > 0
-    return isFull || (idle.length > 0 && !isMissing) ? least : this.#addSlot()
-  }
-
-  #addSlot(): Slot {
-    const slot = this.#makeSlot()
-    this.#userSlots.push(slot)
-    for (const { thread } of this.#allSlots) thread.notify({ type: 'maxOpen', maxOpen: this.#maxOpen() })
-    return slot
-  }
-
-  /** The number of databases that each thread keeps open. */
-  #maxOpen(): number {
-    return Math.max(1, Math.floor(this.#options.maxOpen / Math.max(1, this.#userSlots.length)))
-  }
-
   #makeSlot(): Slot {
-    const slot: Slot = {
-      thread: this.#startThread(),
-      databases: new Set(),
-      record: new ThreadRecord(),
-      load: new LoadMeter(),
-    }
+    const slot: Slot = { thread: this.#startThread(), record: new ThreadRecord() }
     this.#allSlots.push(slot)
     this.#watchEnd(slot)
     return slot
@@ -282,13 +173,13 @@ export class Pool {
   /** @throws unavailable when the pool closes: nobody would end the thread */
   #startThread(): Thread {
     if (this.#isClosing) throw new CouchError('unavailable')
-    const { location, entry, sandboxes, onEvent, onGrowth } = this.#options
+    const { location, entry, sandboxes, maxOpen, threads, onEvent, onGrowth } = this.#options
     const member = sandboxes.join((notice, ...ports) => thread.notify({ type: 'sandbox', notice }, ...ports))
     const options: ThreadOptions = {
       location,
       settings: this.#settings,
       space: this.#space,
-      maxOpen: this.#maxOpen(),
+      maxOpen: Math.max(1, Math.floor(maxOpen / threads)),
       sandbox: member.access,
       outgoing: outgoingMemory(),
     }
@@ -320,20 +211,16 @@ export class Pool {
 
   #handleDeath(slot: Slot, suspects: readonly string[], fault: unknown): void {
     if (this.#isClosing) return
-    const databases = [...slot.databases]
-    for (const name of suspects) this.#addToQuarantine(name, slot)
-    this.#options.onDeath(databases, fault ?? new Error('a database thread has ended'))
+    this.#options.onDeath(
+      (database) => this.#slotOf(database) === slot,
+      fault ?? new Error('a database thread has ended'),
+    )
+    // They are closed, because their thread has ended.
+    for (const name of suspects) if (!this.#isSystem(name)) this.#quarantine.add(name)
     if (slot !== this.#systemSlot || !this.#hasCatalog) return
     // The data folder must not stay unlocked.
     this.#hasCatalog = false
-    this.openCatalog().catch((error: unknown) => this.#options.onDeath([], error))
-  }
-
-  /** Moves a database to the quarantine. It is closed, because its thread has ended. */
-  #addToQuarantine(database: string, slot: Slot): void {
-    if (this.#isSystem(database) || this.#owners.get(database) !== slot) return
-    this.#quarantine.add(database)
-    this.release(database)
+    this.openCatalog().catch((error: unknown) => this.#options.onDeath(() => false, error))
   }
 
   /** Runs work that would block other databases on a thread of its own, which ends with the work. */
@@ -350,22 +237,18 @@ export class Pool {
 
   /** The state of all threads that were started. Does not restart dead threads. */
   reports(): Promise<ThreadReport[]> {
-    return Promise.all(
-      this.#allSlots.map(({ thread, databases, record }, at) =>
-        record.report(thread, at + 1, databases.size),
-      ),
-    )
+    return Promise.all(this.#allSlots.map(({ thread, record }, at) => record.report(thread, at + 1)))
   }
 
-  /** See Databases.isOverdue. A database without an owner is checked without being assigned. */
+  /** See Databases.isOverdue. Starts no thread for it: a database of one that has not started is not open. */
   async isOverdue(database: string): Promise<boolean> {
-    const thread = this.#running(this.#owners.get(database) ?? this.#userSlots[0] ?? this.#systemSlot)
-    return thread.ask({ type: 'overdue', database })
+    return this.#running(this.#slotOf(database) ?? this.#systemSlot).ask({ type: 'overdue', database })
   }
 
   /** See Databases.normalSelector. */
   normalSelector(selector: unknown): Promise<NormalSelector> {
-    return this.#running(this.#userSlots[0] ?? this.#systemSlot).ask({ type: 'normalSelector', selector })
+    const [first = this.#systemSlot] = this.#userSlots
+    return this.#running(first).ask({ type: 'normalSelector', selector })
   }
 
   /** Asks every thread which of its open databases cannot be read. @throws when a thread ends without an answer */
@@ -387,7 +270,6 @@ export class Pool {
 
   async close(): Promise<void> {
     this.#isClosing = true
-    this.#stopBalancing()
     this.#watchdog.wake()
     await Promise.all(
       [...this.#allSlots.map(({ thread }) => thread), ...this.#temporary].map((thread) => thread.stop()),

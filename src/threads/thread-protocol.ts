@@ -22,7 +22,7 @@ import type { PackedArgs } from './message-bytes.ts'
 import type { StreamControl } from './rpc-stream.ts'
 import type { ThreadStats } from './thread-stats.ts'
 
-/** The methods of a database that its thread serves; database-proxy.ts has a stub for each. */
+/** The methods of a database that its thread serves (methods.ts). */
 export type ServedDatabase = Database &
   ChangesSource &
   ViewSource &
@@ -81,8 +81,6 @@ export interface HoldRequest extends Target {
 export type Query =
   /** Closes a database that is about to be removed; its waiting calls are refused. */
   | { readonly type: 'drop'; readonly database: string }
-  /** Closes a database that another thread will serve, unless it stays in use. Answered with whether it is closed. */
-  | { readonly type: 'handOver'; readonly database: string }
   /** Prepares a copy that is to replace a database; for a thread that serves no databases. */
   | { readonly type: 'prepare'; readonly database: string; readonly copy: string }
   /** Copies the server's own data to a new file. */
@@ -108,7 +106,6 @@ export type Query =
 
 export interface Answers {
   drop: undefined
-  handOver: boolean
   prepare: Prepared
   copyCatalog: undefined
   check: readonly string[]
@@ -125,8 +122,6 @@ export interface Answers {
 export type Notice =
   | { readonly type: 'settings'; readonly settings: Settings }
   | { readonly type: 'space'; readonly space: Space }
-  /** The maximum number of databases to keep open, from now on. */
-  | { readonly type: 'maxOpen'; readonly maxOpen: number }
   | { readonly type: 'sandbox'; readonly notice: SandboxNotice }
   /** Shows that the event loop turns (core/event-loop.ts). */
   | { readonly type: 'ping' }

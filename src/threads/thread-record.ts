@@ -33,9 +33,8 @@ export class ThreadRecord {
   /**
    * Asks a thread for its statistics. If it does not answer in time, returns its last ones. Never rejects.
    * @param number the number of the slot, from 1
-   * @param databases how many databases the thread owns
    */
-  async report(thread: ReportingThread, number: number, databases: number): Promise<ThreadReport> {
+  async report(thread: ReportingThread, number: number): Promise<ThreadReport> {
     if (this.#thread !== thread) this.#beginThread(thread)
     const { callsUnderWay: calls } = thread
     this.#pendingAnswer ??= this.#ask(thread)
@@ -45,7 +44,6 @@ export class ThreadRecord {
     return {
       number,
       isAnswering,
-      databases,
       calls,
       busySeconds: this.#previousBusySeconds + this.#busySeconds,
       stats: this.#last === null ? this.#previous : sumOf(this.#last, this.#previous),

@@ -28,8 +28,6 @@ export interface ThreadReport {
   readonly number: number
   /** Whether the thread has answered in time; if not, the report repeats its last values. */
   readonly isAnswering: boolean
-  /** Databases that it owns, open or not. */
-  readonly databases: number
   /** Calls and streams under way. */
   readonly calls: number
   /** Seconds that its event loop was busy, since the server started. */

@@ -78,9 +78,10 @@ export class Thread {
         if (isOutOfMemory(fault)) this.#suspects = this.#databasesBeingServed()
         const cause = this.#hangError ?? fault
         this.#hasExited = true
+        // First, so that nobody calls the next thread for a database that goes into quarantine.
+        resolve(cause)
         this.#rpc.close(cause)
         this.#transit.lose()
-        resolve(cause)
       })
     })
   }
@@ -185,17 +186,6 @@ export class Thread {
     if (!this.#rpc.isClosed) await this.ask({ type: 'stop' }).catch(() => undefined)
     await this.#worker.terminate()
   }
-}
-
-/**
- * Calls a database's thread: at once, or after the database's move. A wait in between would let a move begin, and the
- * call would reach a thread that no longer owns the database.
- */
-export function withOwner<T>(
-  owner: Thread | Promise<Thread>,
-  use: (thread: Thread) => T | Promise<T>,
-): T | Promise<T> {
-  return owner instanceof Promise ? owner.then(use) : use(owner)
 }
 
 function methodCall(

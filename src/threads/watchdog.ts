@@ -141,23 +141,23 @@ export function processorMsIn(path: string): number | null {
 /** How long a database is refused after its second hang, in ms. The pause doubles with each further hang. */
 const FIRST_PAUSE_MS = 10_000
 const MAX_PAUSE_MS = 10 * 60_000
-/** How long a database stays in quarantine after its last hang, in ms. */
-const QUARANTINE_MS = 60 * 60_000
-/** How many databases are remembered; the oldest are removed first. */
+/** How long after its last hang the next one counts as the first again, in ms. */
+const FORGIVEN_MS = 60 * 60_000
+/** The most databases in quarantine; further ones stay on their threads. */
 const MAX_RECORDS = 1000
 
 interface Record {
-  times: number
-  last: number
+  readonly times: number
+  readonly last: number
 }
 
 /**
  * Databases that were being served when their thread hung or ran out of memory. A separate thread serves them, so that
- * the same request, sent again, blocks no other database. After a second hang, a database is refused for a time.
+ * the same request, sent again, blocks no other database. After a second hang, a database is refused for a time. It stays
+ * until it is deleted or the server stops: the thread that has it open must go on to own it.
  */
 export class Quarantine {
   readonly #now: () => number
-  /** Oldest first. */
   readonly #records = new Map<string, Record>()
 
   /** @param now in ms of a clock that only goes forward; for tests */
@@ -165,17 +165,13 @@ export class Quarantine {
     this.#now = now
   }
 
-  /** Adds a database whose thread has hung or run out of memory. */
+  /** Adds a database whose thread has hung or run out of memory, and is closed. */
   add(database: string): void {
-    const record = this.#known(database) ?? { times: 0, last: 0 }
-    record.times += 1
-    record.last = this.#now()
-    this.#records.delete(database)
-    this.#records.set(database, record)
-    for (const oldest of this.#records.keys()) {
-      if (this.#records.size <= MAX_RECORDS) break
-      this.#records.delete(oldest)
-    }
+    const known = this.#records.get(database)
+    if (known === undefined && this.#records.size >= MAX_RECORDS) return
+    const now = this.#now()
+    const times = known === undefined || now - known.last >= FORGIVEN_MS ? 1 : known.times + 1
+    this.#records.set(database, { times, last: now })
   }
 
   /** Removes a deleted database. */
@@ -184,22 +180,14 @@ export class Quarantine {
   }
 
   has(database: string): boolean {
-    return this.#records.size > 0 && this.#known(database) !== undefined
+    return this.#records.has(database)
   }
 
   /** Whether calls to the database are refused now. */
   isPaused(database: string): boolean {
-    if (this.#records.size === 0) return false
-    const record = this.#known(database)
+    const record = this.#records.get(database)
     if (record === undefined || record.times < 2) return false
     const pause = Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (record.times - 2))
     return this.#now() - record.last < pause
-  }
-
-  #known(database: string): Record | undefined {
-    const record = this.#records.get(database)
-    if (record === undefined || this.#now() - record.last < QUARANTINE_MS) return record
-    this.#records.delete(database)
-    return undefined
   }
 }

@@ -20,7 +20,7 @@ async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
     maxOpen: 10,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
-    maxThreads: 1,
+    threads: 1,
     onFault: (fault) => t.fail('a thread has died', { fault }),
     onCompactionFault: () => t.fail(),
   })

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { openConfig } from '../../src/config/config.ts'
 import { listSettings, valuesAtStart } from '../../src/config/setting-list.ts'
-import { divide, storeLocation } from '../../src/config/store-location.ts'
+import { divide, storeLocation, threadsForFiles } from '../../src/config/store-location.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
 const STORE = 'postgres://anna@db.example/notes?sslmode=require'
@@ -21,9 +21,9 @@ async function folderWith(t: Test, ini: string): Promise<string> {
 
 t.test('without a setting the databases are files, and with one they are in the store', async (t) => {
   const dataDir = await temporaryFolder(t)
-  t.same(await locate(dataDir), { location: { kind: 'files', dataDir } })
+  t.same(await locate(dataDir), { location: { kind: 'files', dataDir }, threads: 2 })
   const node = await folderWith(t, `[settee]\nstore = ${STORE}\nstore_password_file = /run/secrets/db\n`)
-  const { location, maxThreads } = await locate(node)
+  const { location, threads } = await locate(node)
   t.match(location, {
     kind: 'postgres',
     address: {
@@ -34,7 +34,7 @@ t.test('without a setting the databases are files, and with one they are in the 
       tls: { checks: 'none' },
     },
   })
-  t.ok(location.kind === 'postgres' && maxThreads !== undefined)
+  t.ok(location.kind === 'postgres' && threads >= 1)
 })
 
 t.test(
@@ -84,8 +84,23 @@ t.test('the store cannot be changed over HTTP, and is a setting of the node', as
   t.equal(config.get('couchdb', 'database_dir'), undefined)
 })
 
+t.test('two threads serve files, in hosted mode one for each core, and any number that is set', async (t) => {
+  t.same(
+    [1, 4, 64].map((cores) => threadsForFiles(false, cores)),
+    [2, 2, 2],
+  )
+  t.same(
+    [1, 4, 64].map((cores) => threadsForFiles(true, cores)),
+    [2, 4, 8],
+  )
+  const files = await folderWith(t, '[settee]\ndatabase_threads = 5\n')
+  t.equal((await locate(files)).threads, 5)
+  const node = await folderWith(t, `[settee]\nstore = ${STORE}\ndatabase_threads = 3\n`)
+  t.equal((await locate(node)).threads, 3)
+})
+
 t.test('the connections of a node are divided among its threads', async (t) => {
-  for (const [connections, cores, maxThreads, poolSize] of [
+  for (const [connections, wanted, threads, poolSize] of [
     [9, 1, 1, 2],
     [9, 64, 1, 2],
     [30, 2, 2, 6],
@@ -93,7 +108,7 @@ t.test('the connections of a node are divided among its threads', async (t) => {
     [100, 8, 8, 9],
     [15, 8, 3, 2],
   ] as const) {
-    t.same(divide(connections, cores), { maxThreads, poolSize })
-    t.ok((maxThreads + 2) * (poolSize + 1) <= connections)
+    t.same(divide(connections, wanted), { threads, poolSize })
+    t.ok((threads + 2) * (poolSize + 1) <= connections)
   }
 })

@@ -54,10 +54,8 @@ export interface ServerProcessOptions {
   readonly ini?: string
   readonly threadEntry?: URL
   readonly sandboxEntry?: URL
-  /** Threads for users' databases that start before one is busy; by default 1. */
-  readonly minThreads?: number
-  /** By default as many as the server chooses. */
-  readonly maxThreads?: number
+  /** Threads for users' databases; by default as many as the server chooses. */
+  readonly threads?: number
   /** A module that is loaded before the server. */
   readonly preload?: URL
   /** Runs what `npm run build` has made: from the sources a server takes twice the memory. */
@@ -74,7 +72,7 @@ const SANDBOX = new URL('../helpers/sandbox-thread.mjs', import.meta.url)
 
 /** As a script, not a module: a database thread takes over the flags, and refuses `--input-type`. */
 const SCRIPT = `(async () => {
-  const [preload, server, lifecycle, threadEntry, sandboxEntry, minThreads, maxThreads, dataDir, port, logFile] =
+  const [preload, server, lifecycle, threadEntry, sandboxEntry, threads, dataDir, port, logFile] =
     process.argv.slice(1)
   // Whoever started it may die without a word; then this ends, too.
   process.stdin.on('end', () => process.exit(9)).resume()
@@ -83,8 +81,7 @@ const SCRIPT = `(async () => {
   const { runUntilSignalled } = await import(lifecycle)
   const flags = { port: Number(port), bind: '127.0.0.1', logLevel: 'info', logFile }
   const entries = threadEntry === '' ? {} : { threadEntry: new URL(threadEntry), sandboxEntry: new URL(sandboxEntry) }
-  const most = maxThreads === '' ? {} : { maxThreads: Number(maxThreads) }
-  const options = { dataDir, env: {}, flags, minThreads: Number(minThreads), ...most, ...entries }
+  const options = { dataDir, env: {}, flags, ...(threads !== '' && { threads: Number(threads) }), ...entries }
   await runUntilSignalled(() => startServer(options))
   console.log('listening')
 })()`
@@ -147,8 +144,7 @@ function spawnServer(options: ServerProcessOptions, args: readonly string[]): Ch
       ? new URL('../../dist/cli/serve-command.js', import.meta.url).href
       : moduleUrl('cli/serve-command'),
     ...(isBuilt ? ['', ''] : [threadEntry.href, sandboxEntry.href]),
-    String(options.minThreads ?? 1),
-    String(options.maxThreads ?? ''),
+    String(options.threads ?? ''),
   ]
   const { node = process.execPath, nodeFlags = [] } = options
   const plain = { execArgv: nodeFlags, env: cleanEnv(options.env) }

@@ -133,7 +133,7 @@ export async function startTestServer(
       ...(options.storeWaitMs !== undefined && { storeWaitMs: options.storeWaitMs }),
       threadEntry: new URL('./database-thread.mjs', import.meta.url),
       sandboxEntry: new URL('./sandbox-thread.mjs', import.meta.url),
-      maxThreads: 1,
+      threads: 1,
     })
     ports = { port: portOf(running.url), tlsPort: portOf(running.secureUrl) }
     return running

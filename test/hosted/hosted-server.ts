@@ -56,7 +56,7 @@ export async function startHostedServer(
     maxOpen: 100,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
-    maxThreads: 1,
+    threads: 1,
     onFault: (fault) => t.fail('a thread has died', { fault }),
     onCompactionFault: (database, fault) => t.fail(`compaction of ${database}`, { fault }),
   })

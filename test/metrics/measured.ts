@@ -20,7 +20,6 @@ function report(
   return {
     number,
     isAnswering: true,
-    databases: 3,
     calls: 2,
     busySeconds: 1.5,
     stats: {
@@ -39,7 +38,6 @@ function report(
 const silent: ThreadReport = {
   number: 3,
   isAnswering: false,
-  databases: 1,
   calls: 9,
   busySeconds: 20,
   stats: null,

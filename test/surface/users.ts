@@ -42,6 +42,7 @@ export async function startServerWithUsers(
     location: { kind: 'files', dataDir },
     settings: settingsOf(config),
     maxOpen: 100,
+    threads: 1,
     threadEntry: new URL('../helpers/database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../helpers/sandbox-thread.mjs', import.meta.url),
     onFault: (fault) => t.fail('a thread has died', { fault }),

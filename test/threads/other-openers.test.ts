@@ -37,7 +37,7 @@ t.test('what another opener does wakes feeds, changes rights, and ends a databas
 })
 
 t.test('a database stays open while anybody listens, since a closed one hears nothing', async (t) => {
-  const { databases, dataDir } = await serve(t, { threadEntry, maxOpen: 1, maxThreads: 1 })
+  const { databases, dataDir } = await serve(t, { threadEntry, maxOpen: 1, threads: 1 })
   t.equal(databases.sharedWriters, true)
   for (const name of ['a', 'b', 'notes']) await databases.create(name)
   const useOthers = async () => {

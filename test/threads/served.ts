@@ -35,6 +35,7 @@ export async function serve(t: Test, options: ServedOptions = {}): Promise<Serve
     location: { kind: 'files', dataDir },
     settings: DEFAULT_SETTINGS,
     maxOpen: 100,
+    threads: 1,
     threadEntry: ENTRY,
     sandboxEntry: SANDBOX_ENTRY,
     onFault: (fault) => faults.push(fault),

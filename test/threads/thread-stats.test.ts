@@ -24,11 +24,11 @@ function commits(threads: readonly ThreadReport[]): number {
 }
 
 t.test('threads report their counters and databases', async (t) => {
-  const { databases } = await serve(t, { minThreads: 2 })
+  const { databases } = await serve(t, { threads: 2 })
   await databases.create('a')
-  await databases.create('b')
+  await databases.create('d')
   await put(await databases.get('a'), 'x')
-  await put(await databases.get('b'), 'y')
+  await put(await databases.get('d'), 'y')
   const before = await threadsOf(databases)
   t.strictSame(
     before.map(({ number }) => number),
@@ -36,9 +36,9 @@ t.test('threads report their counters and databases', async (t) => {
   )
   t.match(before, [
     // The first thread has the catalog.
-    { isAnswering: true, databases: 0, calls: 0, stats: { openDatabases: 0 } },
-    { isAnswering: true, databases: 1, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
-    { isAnswering: true, databases: 1, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
+    { isAnswering: true, calls: 0, stats: { openDatabases: 0 } },
+    { isAnswering: true, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
+    { isAnswering: true, calls: 0, stats: { openDatabases: 1, waitingCalls: 0 } },
   ])
   t.ok(before.every(({ busySeconds, stats }) => busySeconds > 0 && (stats?.heap.used ?? 0) > 0))
   const docs = Array.from({ length: 300 }, (_, n) => ({ _id: `d${n}` }))
@@ -153,8 +153,8 @@ function commitsIn(stats: ThreadStats | null): number | null {
 }
 
 t.test('a thread that answers is reported with its own statistics', async (t) => {
-  const report = await new ThreadRecord().report(new FakeThread(async () => statsAfter(5)), 1, 7)
-  t.match(report, { number: 1, isAnswering: true, databases: 7, calls: 4, busySeconds: 1 })
+  const report = await new ThreadRecord().report(new FakeThread(async () => statsAfter(5)), 1)
+  t.match(report, { number: 1, isAnswering: true, calls: 4, busySeconds: 1 })
   t.strictSame(report.stats, statsAfter(5))
 })
 
@@ -163,18 +163,18 @@ t.test(
   async (t) => {
     const record = new ThreadRecord(1)
     const thread = new FakeThread(async () => statsAfter(5))
-    await record.report(thread, 1, 1)
+    await record.report(thread, 1)
     let answer: (stats: ThreadStats) => void = () => undefined
     thread.answer = () =>
       new Promise((resolve) => {
         answer = resolve
       })
-    const late = await record.report(thread, 1, 1)
+    const late = await record.report(thread, 1)
     t.equal(late.isAnswering, false)
     t.equal(commitsIn(late.stats), 5)
-    t.equal((await record.report(thread, 1, 1)).isAnswering, false)
+    t.equal((await record.report(thread, 1)).isAnswering, false)
     t.equal(thread.calls, 2, 'its answer is still awaited')
-    const third = record.report(thread, 1, 1)
+    const third = record.report(thread, 1)
     answer(statsAfter(6))
     t.match(await third, { isAnswering: true })
     t.equal(commitsIn((await third).stats), 6)
@@ -182,18 +182,18 @@ t.test(
 )
 
 t.test('a thread that never answered has no statistics', async (t) => {
-  const report = await new ThreadRecord(1).report(new FakeThread(silent), 2, 0)
+  const report = await new ThreadRecord(1).report(new FakeThread(silent), 2)
   t.match(report, { number: 2, isAnswering: false, stats: null, busySeconds: 1 })
 })
 
 t.test('counters never decrease, even when a thread dies and is replaced', async (t) => {
   const record = new ThreadRecord(1)
   const first = new FakeThread(async () => statsAfter(5))
-  await record.report(first, 1, 1)
+  await record.report(first, 1)
   first.isRunning = false
   first.answer = dead
   first.busySeconds = 0
-  const gone = await record.report(first, 1, 1)
+  const gone = await record.report(first, 1)
   t.match(gone, {
     isAnswering: false,
     busySeconds: 1,
@@ -202,11 +202,11 @@ t.test('counters never decrease, even when a thread dies and is replaced', async
   t.equal(commitsIn(gone.stats), 5)
   const second = new FakeThread(silent)
   second.busySeconds = 0.5
-  const replacement = await record.report(second, 1, 1)
+  const replacement = await record.report(second, 1)
   t.equal(commitsIn(replacement.stats), 5, 'nothing counts twice')
   t.equal(replacement.busySeconds, 1.5)
   const third = new FakeThread(async () => statsAfter(2, 3))
-  const report = await record.report(third, 1, 1)
+  const report = await record.report(third, 1)
   t.equal(commitsIn(report.stats), 7)
   t.match(report.stats, { openDatabases: 3, functions: { done: 7 } })
 })

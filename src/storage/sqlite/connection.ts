@@ -10,7 +10,7 @@ import { dirname } from 'node:path'
 import Sqlite from 'better-sqlite3'
 import { copyFile, fileBytes, logOf, makePrivate, rewriteInPlace, syncPathNow } from './page-copy.ts'
 import { BUSY_MS, endRewrite, PAGE, REWRITE, rewriteWithLargePages } from './page-size.ts'
-import { LazyStatement, type Statement, type Value, withStablePlan } from './statement.ts'
+import { LazyStatement, type Statement, withStablePlan } from './statement.ts'
 
 /** `settee` in ASCII, shortened to the 32 bits that `PRAGMA application_id` has. */
 export const APPLICATION_ID = 0x73747465
@@ -69,7 +69,6 @@ export class Connection {
   readonly #onOperation: ((operation: string) => void) | undefined
   readonly #statements = new Map<string, LazyStatement<object>>()
   readonly #tupleStatements = new Map<string, LazyStatement<object>>()
-  readonly #valueStatements = new Map<string, LazyStatement<object>>()
   readonly #begin: Statement
   readonly #end: Statement
   #db: Sqlite.Database
@@ -214,16 +213,6 @@ export class Connection {
     )
   }
 
-  /** A statement of one column, whose rows are its values. */
-  prepareValues<V extends Value>(sql: string): { all(...values: Value[]): V[] } {
-    const known = this.#lazy(
-      this.#valueStatements,
-      sql,
-      (text) => this.#db.prepare(text).pluck() as unknown as Statement,
-    )
-    return known as unknown as { all(...values: Value[]): V[] }
-  }
-
   #lazy<R extends object>(
     known: Map<string, LazyStatement<object>>,
     sql: string,
@@ -285,7 +274,7 @@ export class Connection {
     this.#db = this.#open()
     this.#logState = null
     this.pragma(`cache_size = ${cacheSize}`)
-    for (const known of [this.#statements, this.#tupleStatements, this.#valueStatements]) {
+    for (const known of [this.#statements, this.#tupleStatements]) {
       for (const statement of known.values()) statement.reset()
     }
   }

@@ -2,7 +2,7 @@
  * The first build of an index store. Inserting rows in the order of the feed would change a random page of a large file
  * for each row. So the rows are appended to a second file, and a thread of their own sorts them into the first.
  */
-import { existsSync, renameSync } from 'node:fs'
+import { renameSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { Worker } from 'node:worker_threads'
 import { CouchError } from '../../core/errors.ts'
@@ -192,11 +192,6 @@ function isUsable(connection: Connection): boolean {
 
 function stagedPath(path: string): string {
   return `${path}.staged`
-}
-
-/** Whether a store was being built when it was closed. */
-export function isBuildStarted(path: string): boolean {
-  return existsSync(stagedPath(path))
 }
 
 /** Removes what an unfinished build has left. */

@@ -96,7 +96,7 @@ async function started(t: Test) {
   const server = await startServerProcess(t, {
     threadEntry: new URL('../../faults/deaths/dying-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../../faults/deaths/dying-sandbox.mjs', import.meta.url),
-    minThreads: 3,
+    threads: 3,
   })
   const client = new Client(server.url)
   const agent = new Agent({ bodyTimeout: 0 })

@@ -19,7 +19,7 @@ async function serve(t: Test, store?: string): Promise<{ readonly url: string }>
     flags: { port: 0, bind: '127.0.0.1', logLevel: 'none', ...(store !== undefined && { store }) },
     threadEntry: new URL('../../helpers/database-thread.mjs', import.meta.url),
     sandboxEntry: new URL('../../helpers/sandbox-thread.mjs', import.meta.url),
-    maxThreads: 1,
+    threads: 1,
   })
   t.teardown(() => running.close())
   return { url: running.url.replace(/\/$/, '') }

@@ -50,7 +50,7 @@ const skip = process.platform !== 'linux' && 'reads /proc'
 t.test('500 jobs, half of them pulls, half of them pushes', { skip }, async (t) => {
   const remote = await startSettee()
   t.teardown(() => remote.close())
-  const server = await startServerProcess(t, { isBuilt: true, maxThreads: THREADS })
+  const server = await startServerProcess(t, { isBuilt: true, threads: THREADS })
   const names = Array.from({ length: JOBS }, (_, n) => `db${n}`)
   for (const name of names) {
     await remote.call('PUT', `/${name}`, 201)

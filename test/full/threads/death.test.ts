@@ -102,9 +102,9 @@ t.test('threads may die repeatedly', async (t) => {
 })
 
 t.test('databases of other threads are not affected', async (t) => {
-  const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY, minThreads: 2 })
-  for (const name of ['a', 'b']) await databases.create(name)
-  const [a, b] = [await databases.get('a'), await databases.get('b')]
+  const { databases } = await serve(t, { threadEntry: DEADLY_ENTRY, threads: 2 })
+  for (const name of ['a', 'd']) await databases.create(name)
+  const [a, b] = [await databases.get('a'), await databases.get('d')]
   await put(a, 'x')
   await put(b, 'x')
   const ofB = eventsOf(b)

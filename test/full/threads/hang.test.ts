@@ -158,9 +158,11 @@ t.test('a database that hangs its thread repeatedly is refused for longer and lo
   }
   t.strictSame(pauses, [10, 20, 40, 80, 160, 320, 600, 600, 600])
   now += 60 * 60_000
-  t.notOk(quarantine.has('a'))
-  for (let n = 0; n < 1001; n += 1) quarantine.add(`d${n}`)
-  t.notOk(quarantine.has('d0'))
+  t.ok(quarantine.has('a'), 'it stays, since its thread has it open')
+  quarantine.add('a')
+  t.notOk(quarantine.isPaused('a'), 'after an hour, a hang counts as the first')
+  for (let n = 0; n < 1000; n += 1) quarantine.add(`d${n}`)
+  t.ok(quarantine.has('a') && quarantine.has('d998') && !quarantine.has('d999'))
   quarantine.remove('d1')
   t.notOk(quarantine.has('d1'))
 })
@@ -201,11 +203,25 @@ for (const [id, fault] of [
       t.same(await idsOf(other), ['x'])
       t.same(await idsOf(evil), ['x'])
       const { threads } = await databases.stats()
-      t.match(threads.at(-1), { databases: 1 }, 'a thread apart')
+      t.match(threads.at(-1), { stats: { openDatabases: 1 } }, 'a thread apart')
       await put(await databases.get('evil'), 'y')
     },
   )
 }
+
+t.test('a call that follows the death of a thread at once finds the database in quarantine', async (t) => {
+  const { databases, evil } = await shared(t)
+  const before = (await databases.stats()).threads.length
+  const again = evil.open(ADMIN, 'hungry', {}).catch(() => put(evil, 'y'))
+  await again
+  const { threads } = await databases.stats()
+  t.match(threads.slice(before), [{ stats: { openDatabases: 1 } }], 'only a thread apart has it open')
+  t.equal(
+    threads.reduce((sum, { stats }) => sum + (stats?.openDatabases ?? 0), 0),
+    1,
+  )
+  t.same(await idsOf(evil), ['x', 'y'])
+})
 
 t.test('logins and the creation of databases go on while users’ threads hang', async (t) => {
   const { databases, evil } = await shared(t)

@@ -64,6 +64,7 @@ const KEYS: readonly (readonly [pattern: string, group: GroupName])[] = [
   ['settee/max_*', 'limits'],
   ['settee/stranger_requests', 'limits'],
   ['settee/body_*', 'limits'],
+  ['settee/database_threads', 'limits'],
   ['settee/thread_heap', 'limits'],
   ['settee/function_memory', 'functions'],
   ['settee/sandbox_memory', 'functions'],
