@@ -108,13 +108,14 @@ export class Feed {
     const page = await this.#source.page(this.#user, this.#pageRequest())
     this.#page = page
     const { state, unknownEpoch, lastToken, pending } = page
-    const isAll = this.#kind === 'normal' && (page.atTip || page.rows >= this.#wanted)
-    const whole = () => [PROLOGUES.normal, page.bytes, bytesOf(epilogue('normal', lastToken, pending))]
+    const isShort = this.#options.framing === 'json' && page.bytes.length <= MAX_WHOLE_BYTES
+    const [prologue, end] = [PROLOGUES[this.#kind], epilogue(this.#kind, lastToken, pending)]
+    const whole = () => [prologue, page.bytes, bytesOf(end)]
     return {
       state,
       unknownEpoch,
       lastToken,
-      whole: isAll && page.bytes.length <= MAX_WHOLE_BYTES ? whole : null,
+      whole: isShort && this.#whatFollows(page) === 'end' ? whole : null,
     }
   }
 
@@ -175,6 +176,7 @@ export class Feed {
       if (this.#sent > 0 && this.#options.framing === 'json') await this.#write(out, SEPARATOR)
       await this.#write(out, page.bytes)
     }
+    const next = this.#whatFollows(page)
     // Rows that the filter excludes also count as changes.
     if (page.rows > 0 || !page.atTip) this.#lastRowAt = this.#clock.now()
     this.#sent += page.rows
@@ -183,13 +185,14 @@ export class Feed {
     this.#lastToken = page.lastToken
     this.#pending = page.pending
     if (!out.signal.aborted) this.#request.onSent?.(page.lastToken)
-    return this.#whatNext(page.atTip)
+    return next
   }
 
-  #whatNext(atTip: boolean): Next {
-    const isAnswered = this.#kind === 'longpoll' && this.#sent > 0
+  /** What the feed does once it has sent the page. */
+  #whatFollows({ rows, atTip }: ChangesPage): Next {
+    const isAnswered = this.#kind === 'longpoll' && this.#sent + rows > 0
     // A longpoll with limit=0 waits for its timeout, but other feeds end: protocol.md 5.3.
-    if (this.#wanted <= 0) return this.#kind === 'longpoll' && !isAnswered ? 'wait' : 'end'
+    if (this.#wanted <= rows) return this.#kind === 'longpoll' && !isAnswered ? 'wait' : 'end'
     if (!atTip) return this.#longpollTime() > 0 ? 'page' : 'end'
     return this.#kind === 'normal' || this.#options.descending || isAnswered ? 'end' : 'wait'
   }

@@ -32,6 +32,21 @@ export function isHeldLong(since: number): boolean {
   return now - since > (hasForegroundWrite(now) ? SHORT_HOLD_MS : HOLD_MS)
 }
 
+let turn = 1
+let isTurnCounted = false
+
+/** The number of this turn of the event loop, of those in which it was asked for. */
+export function currentTurn(): number {
+  if (!isTurnCounted) {
+    isTurnCounted = true
+    setImmediate(() => {
+      isTurnCounted = false
+      turn += 1
+    })
+  }
+  return turn
+}
+
 /**
  * How many things one uninterruptible call does, such as reading some documents. The size doubles after a quick call and
  * halves after a slow one.

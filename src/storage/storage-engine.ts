@@ -162,8 +162,6 @@ export interface LiveReader
     Pick<DatabaseStore, 'readChanges' | 'countChanges' | 'findPoint'> {
   /** false after a fault: it is to be closed. */
   readonly isUsable: boolean
-  /** How long its reads have held the thread so far, in ms. */
-  readonly heldMs: number
   /** Call it before the database is deleted or replaced. */
   close(): void
 }

@@ -5,6 +5,7 @@
 import { LRUCache } from 'lru-cache'
 import { atMost } from '../core/cache.ts'
 import { CouchError } from '../core/errors.ts'
+import { currentTurn } from '../core/event-loop.ts'
 import type { DatabaseEntry } from '../storage/catalog.ts'
 import { engineFor, type StoreLocation } from '../storage/open-engine.ts'
 import type { EngineCopies, LiveReader } from '../storage/storage-engine.ts'
@@ -23,31 +24,29 @@ const PAUSE_MS = 10_000
 interface OpenReader {
   readonly reader: LiveReader
   isUsed: boolean
-  /** What of {@link LiveReader.heldMs} is spent from the budget. */
-  spentMs: number
 }
 
-/** How long reads may hold this thread in a row, in ms, and which share of the time after that. A GET reads for a tenth of its time. */
-const BURST_MS = 4
-const SHARE = 0.2
+/** Reads in a turn of the event loop, above which the threads of databases serve them. */
+const MAX_READS = 4
 
 /**
- * How much of this thread reads may take. One call is short, but the event loop handles many requests in a turn: the others are
- * left to the threads of their databases, which take turns.
+ * Whether few clients read. When many ask at once, the threads of databases read beside this one, which has its share of each
+ * request to do, and take turns.
  */
-export class ReadBudget {
-  #owedMs = 0
-  #at = 0
+export class ReadCrowd {
+  #turn = 0
+  #reads = 0
+  #readsBefore = 0
 
-  /** @param ms that reads have taken since the last call @param now in ms of `performance.now` */
-  spend(ms: number, now: number): void {
-    this.#owedMs = Math.max(0, this.#owedMs - (now - this.#at) * SHARE) + ms
-    this.#at = now
-  }
-
-  /** Whether a read may begin, at the time of the last call. */
-  get isLeft(): boolean {
-    return this.#owedMs < BURST_MS
+  /** Notes a read. @param turn as `currentTurn` @returns whether this and the last turn with reads had few of them */
+  hasRoom(turn: number): boolean {
+    if (turn !== this.#turn) {
+      this.#readsBefore = this.#reads
+      this.#reads = 0
+      this.#turn = turn
+    }
+    this.#reads += 1
+    return this.#reads <= MAX_READS && this.#readsBefore <= MAX_READS
   }
 }
 
@@ -62,29 +61,22 @@ export class InPlaceReads {
   #loading: Promise<void> | undefined
   #timer: NodeJS.Timeout | undefined
   #isClosed = false
-  readonly #budget = new ReadBudget()
+  readonly #crowd = new ReadCrowd()
 
   constructor(location: StoreLocation) {
     this.#location = location
   }
 
-  /** @returns a reader of a database that is read often; null: its thread is asked, also if this one has read for long */
+  /** @returns a reader of a database that is read often; null: its thread is asked, also while many ask */
   readerOf(entry: DatabaseEntry): LiveReader | null {
     const open = this.#open.get(entry.incarnation)
     if (open === undefined) return this.#isClosed ? null : this.#openAfterSome(entry)
     if (open.reader.isUsable) {
       open.isUsed = true
-      return this.#hasTime(open) ? open.reader : null
+      return this.#crowd.hasRoom(currentTurn()) ? open.reader : null
     }
     this.close(entry)
     return this.#pause(entry)
-  }
-
-  #hasTime(open: OpenReader): boolean {
-    const { heldMs } = open.reader
-    this.#budget.spend(heldMs - open.spentMs, performance.now())
-    open.spentMs = heldMs
-    return this.#budget.isLeft
   }
 
   #openAfterSome(entry: DatabaseEntry): LiveReader | null {
@@ -110,7 +102,7 @@ export class InPlaceReads {
   #opened(copies: EngineCopies, entry: DatabaseEntry): LiveReader | null {
     try {
       const reader = copies.openLiveReader(entry.name)
-      this.#open.set(entry.incarnation, { reader, isUsed: true, spentMs: reader.heldMs })
+      this.#open.set(entry.incarnation, { reader, isUsed: true })
       this.#counted.delete(entry.incarnation)
       this.#timer ??= setInterval(() => this.#sweep(), SWEEP_MS).unref()
       return reader

@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import {
   BatchSize,
   collectAll,
+  currentTurn,
   hasForegroundWrite,
   IdleCollector,
   noteForegroundWrite,
@@ -104,6 +105,16 @@ t.test('a restarted yielder counts from then on', async (t) => {
   clock.now += 6
   yielder.restart()
   t.equal(yielder.isDue, false)
+})
+
+t.test('a turn has one number, which the next one does not have', async (t) => {
+  const first = currentTurn()
+  await null
+  t.equal(currentTurn(), first)
+  await turn()
+  const second = currentTurn()
+  t.not(second, first)
+  t.equal(currentTurn(), second)
 })
 
 t.test('a batch grows after quick calls, up to its bound, and shrinks after slow ones', async (t) => {

@@ -5,7 +5,7 @@ import { mock } from 'node:test'
 import Sqlite from 'better-sqlite3'
 import t, { type Test } from 'tap'
 import type { DatabaseHandle } from '../../src/threads/databases.ts'
-import { ReadBudget } from '../../src/threads/in-place-reads.ts'
+import { ReadCrowd } from '../../src/threads/in-place-reads.ts'
 import { OPTIONS } from '../changes/helpers.ts'
 import { ADMIN, ANNA, body, parse, text } from '../documents/helpers.ts'
 import { put, serve, until } from './served.ts'
@@ -137,29 +137,15 @@ t.test('a store that closes before its reader leaves no log that must be read ag
   t.match(await read(handle, 'c'), { n: 3 })
 })
 
-t.test('reads hold the thread for 4 ms in a row, and for a fifth of the time after that', (t) => {
-  const budget = new ReadBudget()
-  let now = 1000
-  for (const ms of [1, 2, 0.9]) {
-    budget.spend(ms, now)
-    t.ok(budget.isLeft)
-    now += 0.01
-  }
-  budget.spend(30, now)
-  t.notOk(budget.isLeft)
-  now += 151
-  budget.spend(0, now)
-  t.ok(budget.isLeft)
-  let [read, refused] = [0, 0]
-  for (const end = now + 10_000; now < end; now += 0.1) {
-    budget.spend(0, now)
-    if (budget.isLeft) {
-      read += 1
-      now += 1
-      budget.spend(1, now)
-    } else refused += 1
-  }
-  t.ok(read > 1900 && read < 2200, `${read} ms of 10,000, ${refused} refused`)
+t.test('up to four reads of a turn are made here, and none after a turn with more', (t) => {
+  const crowd = new ReadCrowd()
+  const reads = (turn: number, count: number) =>
+    Array.from({ length: count }, () => crowd.hasRoom(turn)).filter(Boolean).length
+  t.equal(reads(1, 4), 4)
+  t.equal(reads(2, 64), 4)
+  t.equal(reads(3, 5), 0)
+  t.equal(reads(4, 1), 0)
+  t.equal(reads(5, 3), 3)
   t.end()
 })
 

@@ -93,7 +93,6 @@ export class SqliteLiveReader implements LiveReader {
   /** Of the state that was read last. */
   #seen: Seen | undefined
   isUsable = true
-  heldMs = 0
 
   /** @throws SqliteError or the operating system's error; LEFT_TO_STORE */
   constructor(name: string, path: string, caches: PageCaches) {
@@ -127,7 +126,6 @@ export class SqliteLiveReader implements LiveReader {
    * @throws what `work` throws; LEFT_TO_STORE, also after a fault, which makes the reader unusable
    */
   #read<R>(work: (tables: Tables) => R): R {
-    const began = performance.now()
     this.#cache.use()
     try {
       const seen = this.#seen
@@ -141,8 +139,6 @@ export class SqliteLiveReader implements LiveReader {
       if (error instanceof CouchError || error === LEFT_TO_STORE) throw error
       this.isUsable = false
       refuse()
-    } finally {
-      this.heldMs += performance.now() - began
     }
   }
 
