@@ -27,26 +27,33 @@ interface OpenReader {
 }
 
 /** Reads in a turn of the event loop, above which the threads of databases serve them. */
-const MAX_READS = 4
+const MAX_READS = 12
+/** The same while their thread is held up. */
+const MAX_READS_INSTEAD = 16
 
 /**
- * Whether few clients read. When many ask at once, the threads of databases read beside this one, which has its share of each
- * request to do, and take turns.
+ * Whether a read is made here. When many clients ask at once, the threads of databases read beside this one, which has its
+ * share of each request to do. While a thread waits for its disk, this one reads more.
  */
 export class ReadCrowd {
   #turn = 0
   #reads = 0
   #readsBefore = 0
 
-  /** Notes a read. @param turn as `currentTurn` @returns whether this and the last turn with reads had few of them */
-  hasRoom(turn: number): boolean {
+  /**
+   * Notes a read.
+   * @param turn as `currentTurn`
+   * @param isHeldUp whether the database's thread does something else; asked while many read
+   */
+  hasRoom(turn: number, isHeldUp: () => boolean): boolean {
     if (turn !== this.#turn) {
       this.#readsBefore = this.#reads
       this.#reads = 0
       this.#turn = turn
     }
     this.#reads += 1
-    return this.#reads <= MAX_READS && this.#readsBefore <= MAX_READS
+    if (this.#reads <= MAX_READS && this.#readsBefore <= MAX_READS) return true
+    return this.#reads <= MAX_READS_INSTEAD && isHeldUp()
   }
 }
 
@@ -67,13 +74,16 @@ export class InPlaceReads {
     this.#location = location
   }
 
-  /** @returns a reader of a database that is read often; null: its thread is asked, also while many ask */
-  readerOf(entry: DatabaseEntry): LiveReader | null {
+  /**
+   * @param isHeldUp whether the database's thread does something else; asked while many read
+   * @returns a reader of a database that is read often; null: its thread is asked
+   */
+  readerOf(entry: DatabaseEntry, isHeldUp: () => boolean): LiveReader | null {
     const open = this.#open.get(entry.incarnation)
     if (open === undefined) return this.#isClosed ? null : this.#openAfterSome(entry)
     if (open.reader.isUsable) {
       open.isUsed = true
-      return this.#crowd.hasRoom(currentTurn()) ? open.reader : null
+      return this.#crowd.hasRoom(currentTurn(), isHeldUp) ? open.reader : null
     }
     this.close(entry)
     return this.#pause(entry)

@@ -85,6 +85,8 @@ export class RpcClient<Event extends Message> {
   #calls = 0
   /** Set when no more calls are possible. */
   #isClosed = false
+  /** Since when calls wait for the server's next message, in ms of `performance.now`; of no meaning while none is under way. */
+  waitingSince = 0
 
   /** @param transit counts bytes between the threads; shared with the server */
   constructor(port: Port, onEvent: (event: Event) => void, transit: BytesInTransit = new BytesInTransit()) {
@@ -113,6 +115,7 @@ export class RpcClient<Event extends Message> {
 
   /** Handles a batch of messages from the server. */
   receive(messages: readonly (Reply | Event)[]): void {
+    this.waitingSince = performance.now()
     for (const message of messages) {
       if ('call' in message) this.#receiveReply(message as Reply)
       else this.#onEvent(message)
@@ -173,6 +176,7 @@ export class RpcClient<Event extends Message> {
       return call
     }
     request.call = call
+    if (this.#pending.size === 0) this.waitingSince = performance.now()
     this.#batch.post(request, transfers)
     this.#pending.set(call, pending)
     return call

@@ -38,6 +38,8 @@ export function threadFlags(flags: readonly string[]): string[] {
  */
 const YOUNG_MB = 12
 const MB = 1024 * 1024
+/** A thread that has not answered for so long is held up, in ms: short reads take a few hundredths of it. */
+const HELD_UP_MS = 1
 
 export class Thread {
   readonly #worker: Worker
@@ -93,6 +95,11 @@ export class Thread {
   /** Calls and streams that have not ended. */
   get callsUnderWay(): number {
     return this.#rpc.callsUnderWay
+  }
+
+  /** Whether calls wait for the thread, which waits for its disk or is in a long piece of work. */
+  get isHeldUp(): boolean {
+    return this.#rpc.callsUnderWay > 0 && performance.now() - this.#rpc.waitingSince > HELD_UP_MS
   }
 
   /** Seconds that the thread's event loop was busy; 0 once it has ended. Needs no answer from the thread. */

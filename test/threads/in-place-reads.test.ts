@@ -137,15 +137,17 @@ t.test('a store that closes before its reader leaves no log that must be read ag
   t.match(await read(handle, 'c'), { n: 3 })
 })
 
-t.test('up to four reads of a turn are made here, and none after a turn with more', (t) => {
+t.test('up to twelve reads of a turn are made here, and more while their thread is held up', (t) => {
   const crowd = new ReadCrowd()
-  const reads = (turn: number, count: number) =>
-    Array.from({ length: count }, () => crowd.hasRoom(turn)).filter(Boolean).length
-  t.equal(reads(1, 4), 4)
-  t.equal(reads(2, 64), 4)
-  t.equal(reads(3, 5), 0)
+  const reads = (turn: number, count: number, isHeldUp = false) =>
+    Array.from({ length: count }, () => crowd.hasRoom(turn, () => isHeldUp)).filter(Boolean).length
+  t.equal(reads(1, 12), 12)
+  t.equal(reads(2, 64), 12)
+  t.equal(reads(3, 13), 0, 'the turn before had many')
   t.equal(reads(4, 1), 0)
   t.equal(reads(5, 3), 3)
+  t.equal(reads(6, 64, true), 16)
+  t.equal(reads(7, 64, true), 16)
   t.end()
 })
 
