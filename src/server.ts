@@ -148,7 +148,7 @@ async function compose(
   const parts = { disk, claims, upkeep, authServices, files }
   const backupServices = await openBackupServices(context, databases, parts)
   const others = {
-    // Devices do not write to a standby: it has its documents from its first.
+    // Devices do not write to a standby: it has its documents from its primary.
     async treatAsRestored(name: string): Promise<void> {
       if (!standby.restore(name)) await authServices.policy.databases.treatAsRestored(name)
     },
@@ -192,7 +192,7 @@ async function compose(
   return app
 }
 
-/** One node runs them. The documents of a standby are those of its first, which runs them. */
+/** One node runs them. The documents of a standby are those of its primary, which runs them. */
 function runDocuments({ documents }: Replicator, duty: Duty): void {
   const follow = () => (duty.isHeld ? documents.start() : documents.stop())
   duty.onChange(follow)

@@ -1,4 +1,4 @@
-/** A standby beside its first: the first copy, how late changes arrive, and the promotion. */
+/** A standby beside its primary: the initial copy, how late changes arrive, and the promotion. */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,21 +16,21 @@ const CHANGES = 40
 
 export const standby: Trial = {
   name: 'standby',
-  about: 'a settee that follows another: the first copy, the delay of changes, and the promotion',
+  about: 'a settee that follows another: the initial copy, the delay of changes, and the promotion',
   isAlone: true,
   async run({ scale }) {
-    const [firstFolder, folder] = [await newFolder(), await newFolder()]
-    const first = await startOn(firstFolder)
+    const [primaryFolder, folder] = [await newFolder(), await newFolder()]
+    const primary = await startOn(primaryFolder)
     const second = await startOn(folder)
     try {
-      await fill(first, scale.notes)
+      await fill(primary, scale.notes)
       const controls = await reachServer(folder)
       if (controls === null) throw new Error('settee has no control socket')
       const since = performance.now()
-      await controls.follow({ url: `${first.peer.address}/`, again: false })
+      await controls.follow({ url: `${primary.peer.address}/`, again: false })
       await untilCurrent(controls)
       const seconds = (performance.now() - since) / 1000
-      const delays = await delaysOf(first, second)
+      const delays = await delaysOf(primary, second)
       const promoted = performance.now()
       await controls.promote({})
       return [
@@ -40,8 +40,8 @@ export const standby: Trial = {
         { name: 'promotion', unit: 'ms', value: performance.now() - promoted },
       ]
     } finally {
-      await Promise.all([first.end('SIGTERM'), second.end('SIGTERM')])
-      for (const each of [firstFolder, folder]) await rm(each, { recursive: true, force: true })
+      await Promise.all([primary.end('SIGTERM'), second.end('SIGTERM')])
+      for (const each of [primaryFolder, folder]) await rm(each, { recursive: true, force: true })
     }
   },
 }
@@ -72,11 +72,11 @@ async function untilCurrent(controls: ControlCommands): Promise<void> {
   }
 }
 
-/** @returns ms from an acknowledged write at the first until the standby answers it, in order */
-async function delaysOf(first: OwnServer, second: OwnServer): Promise<number[]> {
+/** @returns ms from an acknowledged write at the primary until the standby answers it, in order */
+async function delaysOf(primary: OwnServer, second: OwnServer): Promise<number[]> {
   const delays: number[] = []
   for (let n = 0; n < CHANGES; n++) {
-    await first.peer.call('PUT', `/notes/change-${n}`, 201, '{}')
+    await primary.peer.call('PUT', `/notes/change-${n}`, 201, '{}')
     const since = performance.now()
     while ((await fetchStatus(`${second.peer.address}/notes/change-${n}`)) !== 200) await sleep(10)
     delays.push(performance.now() - since)

@@ -37,7 +37,7 @@ export interface PerUserOptions {
   /** Makes and deletes them with their owners. */
   readonly registry: Pick<DatabaseRegistry, 'create' | 'delete' | 'mayBelongTo'>
   readonly config: Config
-  /** Without it no databases are made or deleted: another node does it, or they come from the first of a standby. */
+  /** Without it no databases are made or deleted: another node does it, or they come from the primary of a standby. */
   readonly duty: Duty
   /** Work failed: for one account, or for all (null), which is tried again. */
   onFault(fault: unknown, name: string | null): void

@@ -20,8 +20,8 @@ import { Repairs } from '../healing/repairs.ts'
 import { Moves } from '../move/moves.ts'
 import { SealingKey } from '../replication/documents/sealing-key.ts'
 import { Scrub } from '../scrub/scrub.ts'
-import { Relations } from '../standby/relation.ts'
 import { Standby } from '../standby/standby.ts'
+import { StandbyRecords } from '../standby/standby-records.ts'
 import { diskSizeNow } from '../storage/free-space.ts'
 import { lockFolder } from '../storage/open-engine.ts'
 import { Claims, claimsOfOne } from '../threads/claims.ts'
@@ -84,8 +84,8 @@ export async function openFolder(
   const backups = new Backups({ config, databases, dataDir, version: setteeVersion(), logger: SILENT })
   const claims = databases.sharedWriters ? new Claims({ records: databases, onFault }) : claimsOfOne()
   const rewinds = new Rewinds(databases, claims)
-  const relations = await Relations.open(databases)
-  const standby = new Standby({ relations, databases, config, logger: SILENT })
+  const records = await StandbyRecords.open(databases)
+  const standby = new Standby({ records, databases, config, logger: SILENT })
   const space = () => {
     const { free, total } = diskSizeNow(dataDir)
     return { free, floor: freeSpaceFloor(config) ?? defaultFloor(total) }

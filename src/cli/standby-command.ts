@@ -20,8 +20,8 @@ export async function runStandbyCommand(command: StandbyCommand, env: NodeJS.Pro
 }
 
 async function follow(command: Follow, env: NodeJS.ProcessEnv): Promise<number> {
-  const { first, again, json } = command
-  const url = first === null ? null : await withPassword(first, command.stdin, env)
+  const { primary, again, json } = command
+  const url = primary === null ? null : await withPassword(primary, command.stdin, env)
   const report = await withControl(dataFolder(command.data, env), env, (controls) =>
     url === null && !again ? controls.readStandby({}) : controls.follow({ url, again }),
   )
@@ -30,10 +30,10 @@ async function follow(command: Follow, env: NodeJS.ProcessEnv): Promise<number> 
 }
 
 /** @returns the address with the password @throws Error if it is not valid, or there is nobody to ask */
-async function withPassword(first: string, stdin: boolean, env: NodeJS.ProcessEnv): Promise<string> {
-  if (!URL.canParse(first)) throw new Error('The address of the first is not valid.')
-  const url = new URL(first)
-  if (url.username === '' || url.password !== '') return first
+async function withPassword(primary: string, stdin: boolean, env: NodeJS.ProcessEnv): Promise<string> {
+  if (!URL.canParse(primary)) throw new Error('The address of the primary is not valid.')
+  const url = new URL(primary)
+  if (url.username === '' || url.password !== '') return primary
   const given = stdin
     ? await readPassword(process.stdin)
     : await secretFromEnvironment(env, 'SETTEE_FIRST_PASSWORD')
@@ -53,43 +53,43 @@ async function promote({ data, yes, json }: Promote, env: NodeJS.ProcessEnv): Pr
   if (before.state === 'none') throw new Error('This server is no standby.')
   if (!yes) await confirm(before)
   const outcome = await withControl(dataDir, env, (controls) => controls.promote({}))
-  const { first, lagSeconds } = outcome
+  const { first: primary, lagSeconds } = outcome
   const lines = [
-    `This server has taken the place of ${shown(first)}, and accepts changes.`,
+    `This server has taken the place of ${shown(primary)}, and accepts changes.`,
     lagSeconds === null
-      ? 'The first copy was not complete: some of the data may be missing.'
-      : `It has everything that the first had acknowledged more than ${seconds(lagSeconds)} ago.`,
-    'Send the devices here, and do not let the former first answer them again.',
+      ? 'The initial copy was not complete: some of the data may be missing.'
+      : `It has everything that the primary had acknowledged more than ${seconds(lagSeconds)} ago.`,
+    'Send the devices here, and do not let the former primary answer them again.',
   ]
   print(json ? [JSON.stringify(outcome)] : lines)
   return 0
 }
 
-async function confirm({ first }: StandbyReport): Promise<void> {
+async function confirm({ first: primary }: StandbyReport): Promise<void> {
   const prompts = await terminalPrompts()
   if (prompts === null) throw new Error('Give --yes to promote this standby without a question.')
-  await confirmOrStop(prompts, `Take the place of ${shown(first ?? '')}?`)
+  await confirmOrStop(prompts, `Take the place of ${shown(primary ?? '')}?`)
 }
 
 /** The state in words. */
 export function linesOf(report: StandbyReport): readonly string[] {
-  const { state, first, lagSeconds, databases, waiting, refused, reason, failures } = report
+  const { state, first: primary, lagSeconds, databases, waiting, refused, reason, failures } = report
   if (state === 'none') return ['This server is no standby.']
   const position =
     lagSeconds === null
-      ? 'The first copy is not complete.'
-      : `It has everything that the first had acknowledged more than ${seconds(lagSeconds)} ago.`
+      ? 'The initial copy is not complete.'
+      : `It has everything that the primary had acknowledged more than ${seconds(lagSeconds)} ago.`
   return [
     state === 'following'
-      ? `This server follows ${shown(first ?? '')}.`
-      : `This standby of ${shown(first ?? '')} has stopped following.`,
+      ? `This server follows ${shown(primary ?? '')}.`
+      : `This standby of ${shown(primary ?? '')} has stopped following.`,
     position,
     `It follows ${databases} databases, of which ${waiting} are being copied or wait for it.`,
     ...(reason === null ? [] : [`Reason: ${shown(reason)}`]),
     ...(refused === 0 ? [] : [`${refused} revisions could not be stored here; see the log.`]),
     ...failures.map((failure) => `${shown(failure.database)}: ${shown(failure.reason)}`),
     ...(state === 'halted'
-      ? ['If the first is right: settee follow --again. If this copy is right: settee promote.']
+      ? ['If the primary is right: settee follow --again. If this copy is right: settee promote.']
       : []),
   ]
 }

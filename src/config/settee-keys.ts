@@ -277,7 +277,7 @@ export const SETTEE_KEYS: readonly KnownKey[] = [
     'standby_max_lag',
     60,
     integer(5, 31_536_000),
-    'seconds that a standby may be behind its first before `_up?deep=1` reports a fault',
+    'seconds that a standby may be behind its primary before `_up?deep=1` reports a fault',
   ),
   row(
     'settee',

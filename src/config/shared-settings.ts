@@ -21,13 +21,13 @@ const OWN_KEYS: Readonly<Record<string, RegExp>> = {
 
 /**
  * Whether a setting decides who has access or what is accepted, and is not one of the machine. All nodes of a server share
- * these, and a standby takes them from its first.
+ * these, and a standby takes them from its primary.
  */
 export function isSharedSetting(section: string, key: string): boolean {
   return !OWN_SECTIONS.has(section) && !(Object.hasOwn(OWN_KEYS, section) && OWN_KEYS[section]?.test(key))
 }
 
-/** As {@link isSharedSetting}, and the mode, which a standby does not take from its first. */
+/** As {@link isSharedSetting}, and the mode, which a standby does not take from its primary. */
 export function isSharedByNodes(section: string, key: string): boolean {
   return (section === 'settee' && key === 'mode') || isSharedSetting(section, key)
 }

@@ -65,7 +65,7 @@ export const CONTROL_COMMANDS: readonly (keyof ControlCommands)[] = [
   'readStandby',
 ]
 
-/** Those that change what a standby copies of its first. */
+/** Those that change what a standby copies of its primary. */
 const CHANGING: readonly (keyof ControlCommands)[] = [
   'setPassword',
   'addAccount',

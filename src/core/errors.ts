@@ -227,7 +227,7 @@ export const ERRORS = {
   standby: [
     503,
     'service_unavailable',
-    'This server is a standby: it accepts changes once it is promoted. Write to its first, or try again.',
+    'This server is a standby: it accepts changes once it is promoted. Write to its primary, or try again.',
   ], // ours
   contended: [
     503,

@@ -100,7 +100,7 @@ export class DeviceHealing {
       await this.#healed?.databases.treatAsRestored(database)
       logger.warn(
         { database },
-        'documents of a database are damaged; its devices, or the first of a standby, will be compared and send them again',
+        'documents of a database are damaged; its devices, or the primary of a standby, will be compared and send them again',
       )
     } catch (error) {
       if (error instanceof CouchError && error.code === 'no_database') return

@@ -69,7 +69,7 @@ export function upkeepDuty(claims: Claims): Duty {
   return claims.duty('upkeep')
 }
 
-/** The part of a duty that writes: a standby leaves it to its first. */
+/** The part of a duty that writes: a standby leaves it to its primary. */
 export function writingDuty(duty: Duty, standby: Standby): Duty {
   return {
     get isHeld() {

@@ -1,8 +1,8 @@
 /** Opens this server's part as a standby, if it is one. */
 import type { Services } from '../http/services.ts'
-import { Relations } from '../standby/relation.ts'
 import { type RunningParts, Standby } from '../standby/standby.ts'
 import { standbyCollector, standbyHealth } from '../standby/standby-health.ts'
+import { StandbyRecords } from '../standby/standby-records.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { ServerContext } from './server-context.ts'
 
@@ -11,7 +11,7 @@ import type { ServerContext } from './server-context.ts'
  * @throws Error if the record is damaged
  */
 export async function openStandby({ config, logger }: ServerContext, databases: Databases): Promise<Standby> {
-  const standby = new Standby({ relations: await Relations.open(databases), databases, config, logger })
+  const standby = new Standby({ records: await StandbyRecords.open(databases), databases, config, logger })
   await standby.recover()
   return standby
 }

@@ -4,7 +4,7 @@
  */
 
 interface Entry {
-  /** Whatever the first had acknowledged by then is here; null: nothing is known to be missing. */
+  /** Whatever the primary had acknowledged by then is here; null: nothing is known to be missing. */
   since: number | null
   isRunning: boolean
   /** The database has changed again during its copy. */
@@ -34,7 +34,7 @@ export class Backlog {
 
   /**
    * Notes that a database must be copied.
-   * @param since whatever the first had acknowledged by then is here; null: it is only checked
+   * @param since whatever the primary had acknowledged by then is here; null: it is only checked
    */
   mark(database: string, since: number | null): void {
     const entry = this.#entries.get(database)
@@ -58,7 +58,7 @@ export class Backlog {
     return null
   }
 
-  /** A copy that was taken has reached the end of the first's feed. */
+  /** A copy that was taken has reached the end of the primary's feed. */
   done(database: string): void {
     const entry = this.#entries.get(database)
     if (entry === undefined) return
@@ -90,7 +90,7 @@ export class Backlog {
     this.#entries.delete(database)
   }
 
-  /** Whatever the first had acknowledged by then is here; null: no database is known to be behind. */
+  /** Whatever the primary had acknowledged by then is here; null: no database is known to be behind. */
   get oldest(): number | null {
     let oldest: number | null = null
     for (const { since, again } of this.#entries.values()) {

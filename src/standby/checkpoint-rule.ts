@@ -1,10 +1,10 @@
 /**
- * Which `_local` documents of its first a standby stores. All of them, except the checkpoints of devices that push: such a
+ * Which `_local` documents of its primary a standby stores. All of them, except the checkpoints of devices that push: such a
  * device remembers how far it has pushed, and trusts its own number if the server's checkpoint is of the same session
- * (docs/decisions/0048). What it pushed in the last moment of the first would be lost. Without the checkpoint it compares
+ * (docs/decisions/0048). What it pushed in the last moment of the primary would be lost. Without the checkpoint it compares
  * its documents' ids once.
  *
- * The checkpoint of a device that pulls has sequences of the first itself, and the device resumes at the older of both
+ * The checkpoint of a device that pulls has sequences of the primary itself, and the device resumes at the older of both
  * ends.
  */
 import { claimedSequences } from '../storage/checkpoints.ts'

@@ -1,4 +1,4 @@
-/** Copies one database of the first: what is new of its documents, and with a full copy everything else. */
+/** Copies one database of the primary: what is new of its documents, and with a full copy everything else. */
 import { isDeepStrictEqual } from 'node:util'
 import { COPYING_USER } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
@@ -10,16 +10,16 @@ import type { Position } from '../replication/requests/replication-request.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { epochOf } from './checkpoint-rule.ts'
 import { DocumentCopy } from './document-copy.ts'
-import { OtherFirstError } from './first.ts'
 import { LocalDocuments, OwnEpochs } from './local-documents.ts'
+import { PrimaryChangedError } from './primary.ts'
 import { copyPurges, type PurgeCopyOptions } from './purge-copies.ts'
-import type { FollowedDatabase, Relations } from './relation.ts'
+import type { FollowedDatabase, StandbyRecords } from './standby-records.ts'
 
 interface DatabaseCopiesOptions extends PurgeCopyOptions {
-  readonly relations: Relations
+  readonly records: StandbyRecords
 }
 
-/** `gone`: the first does not have the database. */
+/** `gone`: the primary does not have the database. */
 export type CopyOutcome = 'same' | 'changed' | 'gone'
 
 /** How often a long copy notes how far it has come, in ms. */
@@ -51,12 +51,12 @@ export class DatabaseCopies {
   }
 
   /**
-   * Copies a database up to the end of the first's feed.
+   * Copies a database up to the end of the primary's feed.
    * @param isFull also its security object, its limits and its `_local` documents
-   * @throws OtherFirstError if it is another database than before; PeerError, CouchError
+   * @throws PrimaryChangedError if it is another database than before; PeerError, CouchError
    */
   async copy(name: string, isFull: boolean, signal: AbortSignal): Promise<CopyOutcome> {
-    const remote = this.#options.first.server.database(name)
+    const remote = this.#options.primary.server.database(name)
     const info = await infoOf(remote, signal)
     if (info === null) return 'gone'
     const before = await this.#known(name)
@@ -79,7 +79,7 @@ export class DatabaseCopies {
       await locals?.store(database, signal)
       if (copied === null) return 'same'
       if (known !== null && leadingNumber(copied.seq) < leadingNumber(known.seq)) throw wentBack(name)
-      await this.#options.relations.noteDatabase(name, copied)
+      await this.#options.records.noteDatabase(name, copied)
       return 'changed'
     } catch (error) {
       if (isDamaged) this.#damaged.add(name)
@@ -90,12 +90,12 @@ export class DatabaseCopies {
   }
 
   /**
-   * Sends documents of a copy back to the first, whose disk has damaged them.
-   * @returns how many revisions the first has stored
+   * Sends documents of a copy back to the primary, whose disk has damaged them.
+   * @returns how many revisions the primary has stored
    * @throws PeerError
    */
   async sendBack(name: string, ids: readonly string[], signal: AbortSignal): Promise<number> {
-    const remote = this.#options.first.server.database(name)
+    const remote = this.#options.primary.server.database(name)
     const sent = { since: BEGINNING, docIds: ids, isSentBack: true }
     const copy = new DocumentCopy(this.#options, remote, sent, signal)
     await copy.run()
@@ -103,31 +103,31 @@ export class DatabaseCopies {
   }
 
   /**
-   * Removes a database that the first no longer has, or has made anew. Its file is kept (docs/standby.md).
+   * Removes a database that the primary no longer has, or has made anew. Its file is kept (docs/standby.md).
    * @throws as `Databases.delete`
    */
   async setAside(name: string): Promise<void> {
-    const { databases, relations, logger } = this.#options
+    const { databases, records, logger } = this.#options
     this.#epochs.delete(name)
     this.#remembered.delete(name)
     this.#retried.delete(name)
     this.#damaged.delete(name)
     if (await databases.has(name)) {
       await databases.delete(name, { isKept: true })
-      logger.warn({ database: name }, 'the first has deleted a database; the file of its copy is kept')
+      logger.warn({ database: name }, 'the primary has deleted a database; the file of its copy is kept')
     }
     // After a crash in between, the database counts as new.
-    await relations.noteDatabase(name, null)
+    await records.noteDatabase(name, null)
   }
 
   /** null: it is new here. */
   async #known(name: string): Promise<FollowedDatabase | null> {
-    const { databases, relations } = this.#options
-    return (await databases.has(name)) ? (relations.databases().get(name) ?? null) : null
+    const { databases, records } = this.#options
+    return (await databases.has(name)) ? (records.databases().get(name) ?? null) : null
   }
 
   /**
-   * Remembers what the first's token means here, so that devices go on from it after a promotion. It is called before
+   * Remembers what the primary's token means here, so that devices go on from it after a promotion. It is called before
    * anything newer is copied, since a device would skip what was here before the token's number.
    * @param isSame whether everything up to the token is here; else it is remembered only once in a while, because the
    *   number that is remembered first counts
@@ -141,7 +141,7 @@ export class DatabaseCopies {
     this.#remembered.set(name, { token, at: performance.now() })
   }
 
-  /** @throws OtherFirstError */
+  /** @throws PrimaryChangedError */
   async #requireSame(
     name: string,
     { instance, seq }: FollowedDatabase,
@@ -149,12 +149,12 @@ export class DatabaseCopies {
     signal: AbortSignal,
   ): Promise<void> {
     if (instance !== instanceStartTime) {
-      throw new OtherFirstError(`${name} was restored or made anew on the first`)
+      throw new PrimaryChangedError(`${name} was restored or made anew on the primary`)
     }
     if (leadingNumber(updateSeq) < leadingNumber(seq)) throw wentBack(name)
-    // A start of the first begins an epoch as well; only a token that it does not know shows that its file went back.
+    // A start of the primary begins an epoch as well; only a token that it does not know shows that its file went back.
     if (leadingNumber(seq) === 0 || epochOf(updateSeq) === epochOf(seq)) return
-    if (!(await this.#options.first.knowsToken(name, String(seq), signal))) throw wentBack(name)
+    if (!(await this.#options.primary.knowsToken(name, String(seq), signal))) throw wentBack(name)
   }
 
   async #prepare(
@@ -162,13 +162,13 @@ export class DatabaseCopies {
     isNew: boolean,
     { isPartitioned, instanceStartTime: instance, purgeSeq }: RemoteDatabaseInfo,
   ): Promise<DatabaseHandle> {
-    const { databases, relations } = this.#options
+    const { databases, records } = this.#options
     if (isNew) {
       if (!(await databases.has(name))) await databases.create(name, { partitioned: isPartitioned })
       // From now on it refuses the first checkpoint of a device that pushes.
       await (await databases.get(name)).copyLocals(COPYING_USER, [], [])
-      // Before it has anything of the first's database, so that another one is recognised later.
-      await relations.noteDatabase(name, {
+      // Before it has anything of the primary's database, so that another one is recognised later.
+      await records.noteDatabase(name, {
         instance,
         seq: BEGINNING,
         purges: leadingNumber(purgeSeq),
@@ -183,10 +183,10 @@ export class DatabaseCopies {
     remote: RemoteDatabase,
     signal: AbortSignal,
   ): Promise<LocalDocuments | null> {
-    const { first, files } = this.#options
+    const { primary, files } = this.#options
     let epochs = this.#epochs.get(name)
     if (epochs === undefined) {
-      epochs = new OwnEpochs((token) => first.knowsToken(name, token, signal))
+      epochs = new OwnEpochs((token) => primary.knowsToken(name, token, signal))
       this.#epochs.set(name, epochs)
     }
     return LocalDocuments.read(remote, epochs, files, signal)
@@ -215,7 +215,7 @@ export class DatabaseCopies {
     // A long copy goes on from there after a crash.
     const noting = setInterval(() => {
       if (leadingNumber(copy.reached) <= leadingNumber(known?.seq ?? BEGINNING)) return
-      this.#options.relations.noteDatabase(name, noted()).catch(() => undefined)
+      this.#options.records.noteDatabase(name, noted()).catch(() => undefined)
     }, NOTE_MS)
     try {
       await copy.run()
@@ -233,18 +233,18 @@ export class DatabaseCopies {
     { purgeSeq }: RemoteDatabaseInfo,
     signal: AbortSignal,
   ): Promise<FollowedDatabase> {
-    const { relations, logger } = this.#options
+    const { records, logger } = this.#options
     const count = leadingNumber(purgeSeq) - known.purges
     if (count <= 0) return known
     const lost = await copyPurges(this.#options, database, remote, count, signal)
     if (lost > 0) {
       logger.warn(
         { database: database.name, purges: lost },
-        'the first no longer knows what it has purged, so the standby keeps it',
+        'the primary no longer knows what it has purged, so the standby keeps it',
       )
     }
     const noted = { ...known, purges: leadingNumber(purgeSeq) }
-    await relations.noteDatabase(database.name, noted)
+    await records.noteDatabase(database.name, noted)
     return noted
   }
 }
@@ -278,6 +278,6 @@ async function applyRules(
   }
 }
 
-function wentBack(name: string): OtherFirstError {
-  return new OtherFirstError(`${name} went back to an earlier state on the first`)
+function wentBack(name: string): PrimaryChangedError {
+  return new PrimaryChangedError(`${name} went back to an earlier state on the primary`)
 }

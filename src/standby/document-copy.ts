@@ -1,4 +1,4 @@
-/** Copies documents of one database of the first, or sends some back to it, by a replication without checkpoints. */
+/** Copies documents of one database of the primary, or sends some back to it, by a replication without checkpoints. */
 import type { Logger } from 'pino'
 import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
@@ -25,7 +25,7 @@ const OPTIONS: Omit<ReplicationOptions, 'sinceSeq' | 'filter'> = {
   createsTarget: false,
   createTargetParams: {},
   isWinningRevsOnly: false,
-  // The relation has the positions.
+  // The records have the positions.
   usesCheckpoints: false,
   checkpointInterval: 30_000,
   usesBulkGet: true,
@@ -38,14 +38,14 @@ const OPTIONS: Omit<ReplicationOptions, 'sinceSeq' | 'filter'> = {
 }
 
 const NOT_STORED = 'the standby could not store a document'
-const NOT_SENT = 'a document could not be sent back to the first'
+const NOT_SENT = 'a document could not be sent back to the primary'
 
 /** What is copied. */
 interface CopiedDocuments {
   readonly since: Position
   /** Only these; undefined: all. */
   readonly docIds?: readonly string[]
-  /** From here to the first. */
+  /** From here to the primary. */
   readonly isSentBack?: boolean
 }
 

@@ -1,5 +1,5 @@
 /**
- * Follows the first: reads its `_db_updates` once a second, copies the databases that have changed, and compares everything
+ * Follows the primary: reads its `_db_updates` once a second, copies the databases that have changed, and compares everything
  * once a minute.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -19,14 +19,14 @@ import type { Databases } from '../threads/databases.ts'
 import { Backlog, type Failure } from './backlog.ts'
 import { epochOf } from './checkpoint-rule.ts'
 import { type CopyOutcome, DatabaseCopies } from './database-copies.ts'
-import { type First, OtherFirstError } from './first.ts'
-import type { Relation, Relations } from './relation.ts'
+import { type Primary, PrimaryChangedError } from './primary.ts'
 import { RemovalGuard } from './removal-guard.ts'
 import { applySettings } from './settings-copy.ts'
+import type { StandbyRecord, StandbyRecords } from './standby-records.ts'
 
 export interface FollowerOptions {
-  readonly first: First
-  readonly relations: Relations
+  readonly primary: Primary
+  readonly records: StandbyRecords
   readonly databases: Databases
   readonly config: Config
   readonly tokens: Tokens
@@ -35,18 +35,18 @@ export interface FollowerOptions {
   /** The room for answers in files. */
   readonly files: BodyFiles
   readonly logger: Logger
-  /** Between two reads of the first's `_db_updates`, in ms. Default 1000. */
+  /** Between two reads of the primary's `_db_updates`, in ms. Default 1000. */
   readonly pollMs?: number
   /** Between two comparisons of everything, in ms. Default 60,000. */
   readonly sweepMs?: number
 }
 
 export interface FollowerState {
-  /** How far it is behind the first, in ms; null: the first copy is not complete. */
+  /** How far it is behind the primary, in ms; null: the initial copy is not complete. */
   readonly lagMs: number | null
   /** Databases that are being copied or wait for it. */
   readonly waiting: number
-  /** Why the first cannot be read now; null: it can. */
+  /** Why the primary cannot be read now; null: it can. */
   readonly fault: string | null
   readonly failures: readonly Failure[]
 }
@@ -79,9 +79,9 @@ export class Follower {
   readonly #removing = new KeyedMutex()
   /** Accounts were copied, which may have tokens. */
   #areAccountsNew = false
-  /** Databases that the first has deleted, as far as its feed says. */
+  /** Databases that the primary has deleted, as far as its feed says. */
   readonly #deleted = new Set<string>()
-  /** Everything that the first had acknowledged by then is copied or in the backlog; ms of `performance.now()`. */
+  /** Everything that the primary had acknowledged by then is copied or in the backlog; ms of `performance.now()`. */
   #listedAt: number
   #updatesSeq: Position | null
   #fault: string | null = null
@@ -90,24 +90,24 @@ export class Follower {
   readonly #idlers = new Set<() => void>()
   #running: Promise<void> | null = null
 
-  constructor(options: FollowerOptions, relation: Relation) {
-    const { databases, first, relations, config, files, logger } = options
+  constructor(options: FollowerOptions, record: StandbyRecord) {
+    const { databases, primary, records, config, files, logger } = options
     this.#options = options
     const batches = new Limiter(BATCHES, Number.POSITIVE_INFINITY)
     this.#copies = new DatabaseCopies({
-      ...{ databases, first, relations, config, files, logger },
+      ...{ databases, primary, records, config, files, logger },
       inTurn: (database, batch) => batches.run(batch, database),
     })
-    this.#updatesSeq = relation.updatesSeq
-    const { syncedAt } = relation
+    this.#updatesSeq = record.updatesSeq
+    const { syncedAt } = record
     this.#listedAt =
       syncedAt === null ? Number.NEGATIVE_INFINITY : performance.now() - Math.max(0, Date.now() - syncedAt)
   }
 
-  /** Begins to follow. @param onHalt called once if the first is not what it was; following has ended then */
+  /** Begins to follow. @param onHalt called once if the primary is not what it was; following has ended then */
   start(onHalt: (reason: string) => void): void {
     this.#running = this.#run().catch((error: unknown) => {
-      if (error instanceof OtherFirstError) onHalt(error.message)
+      if (error instanceof PrimaryChangedError) onHalt(error.message)
       else if (!this.#abort.signal.aborted) this.#options.logger.error({ err: error }, 'following ended')
     })
   }
@@ -155,7 +155,7 @@ export class Follower {
   /** Everything is compared, from the position that was recorded or from now. */
   async #begin(): Promise<void> {
     const since = this.#listedAt
-    this.#updatesSeq ??= await this.#options.first.updatesEnd(this.#signal)
+    this.#updatesSeq ??= await this.#options.primary.updatesEnd(this.#signal)
     await this.#sweep(since)
   }
 
@@ -169,27 +169,27 @@ export class Follower {
   }
 
   async #readUpdates(): Promise<void> {
-    const { first } = this.#options
+    const { primary } = this.#options
     const asked = performance.now()
     const before = epochOf(this.#updatesSeq)
     const wasDown = this.#fault !== null
     // What is not read now is read by a later poll.
     while (this.#backlog.size < MAX_WAITING) {
-      const page = await first.server.updates(this.#updatesSeq, {
+      const page = await primary.server.updates(this.#updatesSeq, {
         waits: false,
         signal: this.#signal,
       })
-      if (page === null) throw new PeerError('invalid_answer', 'the first has no _db_updates')
+      if (page === null) throw new PeerError('invalid_answer', 'the primary has no _db_updates')
       for (const { database, type, seq } of page.updates) {
-        first.requireName(database)
-        // A feed that begins again, since the first was restored, has deletions from before.
+        primary.requireName(database)
+        // A feed that begins again, since the primary was restored, has deletions from before.
         if (type === 'deleted' && epochOf(seq) === before) this.#deleted.add(database)
         this.#mark(database, this.#listedAt)
       }
       this.#updatesSeq = page.lastSeq
       if (page.updates.length === 0) break
     }
-    // A first that has crashed may not list its last writes (architecture.md, "The path of a feed").
+    // A primary that has crashed may not list its last writes (architecture.md, "The path of a feed").
     if (wasDown || epochOf(this.#updatesSeq) !== before) await this.#sweep(this.#listedAt)
     if (this.#areAccountsNew) {
       await this.#copyTokens()
@@ -215,56 +215,56 @@ export class Follower {
 
   /** Copies what belongs to no database, and marks all databases for a full copy. */
   async #sweep(since: number | null): Promise<void> {
-    const { first, relations } = this.#options
+    const { primary, records } = this.#options
     await this.#requireIdentity()
     // Limits come before the documents that they allow.
     const damaged = await this.#copyServer()
-    const names = await first.databaseNames(this.#signal)
+    const names = await primary.databaseNames(this.#signal)
     for (const name of names) {
       this.#full.add(name)
-      this.#mark(name, relations.databases().has(name) ? since : this.#listedAt)
+      this.#mark(name, records.databases().has(name) ? since : this.#listedAt)
     }
     await this.#removeMissing(names)
     for (const [name, ids] of damaged) await this.#sendBack(name, ids)
   }
 
-  /** Sends documents back to the first, whose disk has damaged them. */
+  /** Sends documents back to the primary, whose disk has damaged them. */
   async #sendBack(name: string, ids: readonly string[]): Promise<void> {
-    const { relations, logger } = this.#options
-    if (!relations.databases().has(name)) return
+    const { records, logger } = this.#options
+    if (!records.databases().has(name)) return
     try {
       const sent = await this.#copies.sendBack(name, ids, this.#signal)
       if (sent > 0)
-        logger.warn({ database: name, documents: sent }, 'the first got back what its disk had damaged')
+        logger.warn({ database: name, documents: sent }, 'the primary got back what its disk had damaged')
     } catch (error) {
       if (this.#signal.aborted) throw error
       logger.warn(
         { database: name, reason: reasonOf(error) },
-        'what is damaged on the first could not be sent back',
+        'what is damaged on the primary could not be sent back',
       )
     }
   }
 
-  /** @throws OtherFirstError */
+  /** @throws PrimaryChangedError */
   async #requireIdentity(): Promise<void> {
-    const { first, relations } = this.#options
-    const uuid = await first.uuid(this.#signal)
-    if (uuid === relations.current?.uuid) return
-    throw new OtherFirstError(`${first.address} is another server than before: its uuid is ${uuid}`)
+    const { primary, records } = this.#options
+    const uuid = await primary.uuid(this.#signal)
+    if (uuid === records.current?.uuid) return
+    throw new PrimaryChangedError(`${primary.address} is another server than before: its uuid is ${uuid}`)
   }
 
   /**
-   * Removes the copies of databases that the first no longer has.
-   * @param names of all databases of the first
-   * @throws OtherFirstError if most of them are gone
+   * Removes the copies of databases that the primary no longer has.
+   * @param names of all databases of the primary
+   * @throws PrimaryChangedError if most of them are gone
    */
   #removeMissing(names: ReadonlySet<string>): Promise<void> {
     return this.#removing.run('', () => this.#removeAllBut(names))
   }
 
   async #removeAllBut(names: ReadonlySet<string>): Promise<void> {
-    const { databases, relations } = this.#options
-    const followed = [...relations.databases().keys()].filter((name) => name !== databases.usersDatabase)
+    const { databases, records } = this.#options
+    const followed = [...records.databases().keys()].filter((name) => name !== databases.usersDatabase)
     const missing = followed.filter((name) => !names.has(name))
     this.#requireFew(missing.length, followed.length)
     for (const name of missing) {
@@ -274,11 +274,11 @@ export class Follower {
     }
   }
 
-  /** @throws OtherFirstError if the first has lost more than an operator would delete */
+  /** @throws PrimaryChangedError if the primary has lost more than an operator would delete */
   #requireFew(missing: number, followed: number): void {
     const refusal = this.#removals.refusal(missing, followed, performance.now())
-    if (refusal !== null && !this.#options.relations.current?.acceptsOthers)
-      throw new OtherFirstError(refusal)
+    if (refusal !== null && !this.#options.records.current?.acceptsOthers)
+      throw new PrimaryChangedError(refusal)
   }
 
   async #setAside(name: string): Promise<void> {
@@ -287,14 +287,14 @@ export class Follower {
     this.#removals.note(performance.now())
   }
 
-  /** Settings and device tokens. @returns the documents that the first has damaged */
+  /** Settings and device tokens. @returns the documents that the primary has damaged */
   async #copyServer(): Promise<ReadonlyMap<string, readonly string[]>> {
-    const { first, relations, config, sealingKey, logger } = this.#options
-    const found = await first.settings(this.#signal)
-    const before = relations.current?.settings ?? []
+    const { primary, records, config, sealingKey, logger } = this.#options
+    const found = await primary.settings(this.#signal)
+    const before = records.current?.settings ?? []
     const { keys, refused } = await applySettings(config, found.settings, before)
-    if (refused.length > 0) logger.warn({ refused }, 'the standby could not take settings of its first')
-    await relations.note({ settings: keys })
+    if (refused.length > 0) logger.warn({ refused }, 'the standby could not take settings of its primary')
+    await records.note({ settings: keys })
     if (found.sealingKey !== null) await sealingKey.adopt(found.sealingKey)
     await this.#copyTokens()
     return found.damaged
@@ -306,8 +306,8 @@ export class Follower {
 
   /** A token without its account would be revoked; the account may arrive later. */
   async *#knownTokens(): AsyncGenerator<TokenPage> {
-    const { first, accounts } = this.#options
-    for await (const { tokens, last } of first.tokens(this.#signal)) {
+    const { primary, accounts } = this.#options
+    for await (const { tokens, last } of primary.tokens(this.#signal)) {
       const known: UsedToken[] = []
       for (const token of tokens) {
         const account = await accounts.find(token.account).catch(() => null)
@@ -341,20 +341,20 @@ export class Follower {
     for (const wake of this.#idlers) wake()
   }
 
-  /** @throws OtherFirstError */
+  /** @throws PrimaryChangedError */
   async #copy(name: string): Promise<void> {
     const isFull = this.#full.delete(name)
     try {
       const outcome = await this.#copyOrReplace(name, isFull)
       this.#backlog.done(name)
-      if (outcome === 'gone' && this.#options.relations.databases().has(name)) await this.#look()
+      if (outcome === 'gone' && this.#options.records.databases().has(name)) await this.#look()
       this.#deleted.delete(name)
       if (outcome !== 'changed') return
       this.#settling.add(name)
       this.#areAccountsNew ||= name === this.#options.databases.usersDatabase
     } catch (error) {
       if (isFull) this.#full.add(name)
-      if (error instanceof OtherFirstError || this.#signal.aborted) throw error
+      if (error instanceof PrimaryChangedError || this.#signal.aborted) throw error
       const reason = reasonOf(error)
       if (!this.#backlog.fail(name, performance.now(), reason)) return
       this.#options.logger.warn(
@@ -364,15 +364,15 @@ export class Follower {
     }
   }
 
-  /** If the first has deleted the database and made another one, or an operator has accepted it, the copy is replaced. */
+  /** If the primary has deleted the database and made another one, or an operator has accepted it, the copy is replaced. */
   async #copyOrReplace(name: string, isFull: boolean): Promise<CopyOutcome> {
     try {
       return await this.#copies.copy(name, isFull, this.#signal)
     } catch (error) {
-      const mayReplace = this.#deleted.has(name) || this.#options.relations.current?.acceptsOthers === true
-      if (!(error instanceof OtherFirstError && mayReplace)) throw error
+      const mayReplace = this.#deleted.has(name) || this.#options.records.current?.acceptsOthers === true
+      if (!(error instanceof PrimaryChangedError && mayReplace)) throw error
       await this.#requireIdentity()
-      this.#requireFew(1, this.#options.relations.databases().size)
+      this.#requireFew(1, this.#options.records.databases().size)
       await this.#setAside(name)
       return this.#copies.copy(name, true, this.#signal)
     }
@@ -381,25 +381,25 @@ export class Follower {
   /** A database was not found: looks which ones are missing. */
   async #look(): Promise<void> {
     await this.#requireIdentity()
-    const names = await this.#options.first.databaseNames(this.#signal)
+    const names = await this.#options.primary.databaseNames(this.#signal)
     await this.#removeMissing(names)
   }
 
   /** Records how far the copy has come, so that a restart neither looks nor starts later than it must. */
   async #record(isLast: boolean): Promise<void> {
-    const { relations } = this.#options
+    const { records } = this.#options
     const isIdle = this.#backlog.size === 0
-    if (isIdle && relations.current?.acceptsOthers) await relations.note({ acceptsOthers: false })
+    if (isIdle && records.current?.acceptsOthers) await records.note({ acceptsOthers: false })
     if (!isLast && performance.now() - this.#recordedAt < RECORD_MS) return
     this.#recordedAt = performance.now()
     const { lagMs } = this.state
     if (lagMs === null) return
     const syncedAt = Date.now() - lagMs
     const isComplete = this.#backlog.oldest === null && this.#updatesSeq !== null
-    await relations.note({ syncedAt, ...(isComplete && { updatesSeq: this.#updatesSeq }) })
+    await records.note({ syncedAt, ...(isComplete && { updatesSeq: this.#updatesSeq }) })
   }
 
-  /** Repeats a step until it succeeds. @throws OtherFirstError; what the signal is aborted with */
+  /** Repeats a step until it succeeds. @throws PrimaryChangedError; what the signal is aborted with */
   async #persistently(step: () => Promise<void>): Promise<void> {
     for (let wait = POLL_MS; ; wait = Math.min(wait * 2, LONGEST_WAIT_MS)) {
       try {
@@ -408,9 +408,9 @@ export class Follower {
         return
       } catch (error) {
         this.#signal.throwIfAborted()
-        if (error instanceof OtherFirstError) throw error
+        if (error instanceof PrimaryChangedError) throw error
         const reason = reasonOf(error)
-        if (reason !== this.#fault) this.#options.logger.warn({ reason }, 'the first cannot be read')
+        if (reason !== this.#fault) this.#options.logger.warn({ reason }, 'the primary cannot be read')
         this.#fault = reason
         await sleep(wait, undefined, { signal: this.#signal })
       }

@@ -1,5 +1,5 @@
 /**
- * The `_local` documents of a database on their way from the first. They are read before the documents are copied and
+ * The `_local` documents of a database on their way from the primary. They are read before the documents are copied and
  * stored after it, so that no checkpoint says more than is here. In between they are in a file.
  */
 import { COPYING_USER } from '../auth/accounts.ts'
@@ -20,12 +20,12 @@ const MAX_EPOCHS = 1000
 const LINE_FEED = 0x0a
 const ROWS = new Set(['rows'])
 
-/** Knows which epochs belong to the first's database. */
+/** Knows which epochs belong to the primary's database. */
 export class OwnEpochs {
   readonly #known = new Map<string, boolean>()
   readonly #ask: (token: string) => Promise<boolean>
 
-  /** @param ask whether the first knows a token */
+  /** @param ask whether the primary knows a token */
   constructor(ask: (token: string) => Promise<boolean>) {
     this.#ask = ask
   }
@@ -55,7 +55,7 @@ export class LocalDocuments {
 
   /**
    * Reads all of them.
-   * @returns null if the first cannot list them
+   * @returns null if the primary cannot list them
    * @throws PeerError; insufficient_storage
    */
   static async read(
@@ -85,7 +85,7 @@ export class LocalDocuments {
     return new LocalDocuments(file, count <= MAX_IDS ? ids : null)
   }
 
-  /** Stores them, and removes those that the first no longer has. @throws CouchError; the signal's reason */
+  /** Stores them, and removes those that the primary no longer has. @throws CouchError; the signal's reason */
   async store(database: DatabaseHandle, signal: AbortSignal): Promise<void> {
     let page: string[] = []
     let bytes = 0

@@ -1,5 +1,5 @@
 /**
- * Purges of the first, which no replication brings. What is purged there is purged here. Then the documents are copied once
+ * Purges of the primary, which no replication brings. What is purged there is purged here. Then the documents are copied once
  * more: a device may have sent a purged revision again.
  */
 
@@ -8,10 +8,10 @@ import type { Config } from '../config/config.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { DocumentCopy, type DocumentCopyOptions } from './document-copy.ts'
-import type { First, Purge } from './first.ts'
+import type { Primary, Purge } from './primary.ts'
 
 export interface PurgeCopyOptions extends DocumentCopyOptions {
-  readonly first: First
+  readonly primary: Primary
   readonly config: Config
 }
 
@@ -27,7 +27,7 @@ const COPIED = 1000
 /**
  * Repeats the newest purges of a database.
  * @param count how many purges are not known here yet
- * @returns how many of them the first no longer remembers
+ * @returns how many of them the primary no longer remembers
  * @throws PeerError, CouchError
  */
 export async function copyPurges(
@@ -37,7 +37,7 @@ export async function copyPurges(
   count: number,
   signal: AbortSignal,
 ): Promise<number> {
-  const purges = await options.first.purges(remote.name, count, signal)
+  const purges = await options.primary.purges(remote.name, count, signal)
   const limits = {
     documents: options.config.integer('purge', 'max_document_id_number'),
     revisions: options.config.integer('purge', 'max_revisions_number'),

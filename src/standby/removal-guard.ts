@@ -1,5 +1,5 @@
 /**
- * Whether a standby may remove copies of databases that its first has deleted. If most of them are gone, the first has
+ * Whether a standby may remove copies of databases that its primary has deleted. If most of them are gone, the primary has
  * probably lost them, and an operator must decide. Pure: times are given in ms.
  */
 
@@ -24,6 +24,6 @@ export class RemovalGuard {
     const gone = missing + this.#removals.length
     const all = followed + this.#removals.length
     if (missing === 0 || gone < 2 || gone * 2 <= all) return null
-    return `${gone} of ${all} databases are gone on the first`
+    return `${gone} of ${all} databases are gone on the primary`
   }
 }

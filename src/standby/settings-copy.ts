@@ -1,5 +1,5 @@
 /**
- * The settings that a standby takes from its first: those that decide who has access and what is accepted, with the hashes
+ * The settings that a standby takes from its primary: those that decide who has access and what is accepted, with the hashes
  * of admins' passwords and the secret that signs session cookies. Settings of the machine stay its own.
  */
 import { isHashed } from '../auth/password.ts'
@@ -23,15 +23,15 @@ export function copiedSettings(config: Config): CopiedSettings {
 }
 
 export interface SettingsOutcome {
-  /** What the first has set: `[section, key]` as JSON. */
+  /** What the primary has set: `[section, key]` as JSON. */
   readonly keys: readonly string[]
   /** What was refused here, with the reason; without values. */
   readonly refused: readonly string[]
 }
 
 /**
- * Brings this server's settings into line with its first's. Keys that only this server has set stay.
- * @param before the keys of the last time; those that the first no longer has are removed
+ * Brings this server's settings into line with its primary's. Keys that only this server has set stay.
+ * @param before the keys of the last time; those that the primary no longer has are removed
  */
 export async function applySettings(
   config: Config,

@@ -20,7 +20,7 @@ export function localStandbyControl(standby: Pick<Standby, 'follow' | 'promote' 
 }
 
 /**
- * Lets a standby refuse commands: a change here would be overwritten, or would remain when its first has another one.
+ * Lets a standby refuse commands: a change here would be overwritten, or would remain when its primary has another one.
  * @param commands by their names
  * @param changing the names of those that change what a standby copies
  */
@@ -41,4 +41,4 @@ export function withoutChanges<Commands extends object>(
 }
 
 const REFUSAL =
-  'This server is a standby: run the command on its first, or promote the standby with settee promote.'
+  'This server is a standby: run the command on its primary, or promote the standby with settee promote.'

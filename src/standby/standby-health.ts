@@ -10,7 +10,7 @@ import type { Standby, StandbyReport } from './standby.ts'
  * @returns none for a server that is no standby
  */
 export function standbyFacts(report: StandbyReport, maxLag: number): readonly HealthFact[] {
-  const { state, first, lagSeconds, databases, waiting, refused } = report
+  const { state, first: primary, lagSeconds, databases, waiting, refused } = report
   if (state === 'none') return []
   const reason = faultOf(report, maxLag)
   const verdict = reason === null ? { ok: true } : { ok: false, reason }
@@ -19,7 +19,7 @@ export function standbyFacts(report: StandbyReport, maxLag: number): readonly He
       name: 'standby',
       ...verdict,
       state,
-      first,
+      first: primary,
       lag: lagSeconds,
       max_lag: maxLag,
       databases,
@@ -37,8 +37,8 @@ function faultOf(
   const [failure] = failures
   const cause = reason ?? (failure === undefined ? null : `${failure.database}: ${failure.reason}`)
   const because = cause === null ? '' : ` (${cause})`
-  if (lagSeconds === null) return `The first copy is not complete${because}.`
-  if (lagSeconds > maxLag) return `The standby is ${Math.round(lagSeconds)} s behind its first${because}.`
+  if (lagSeconds === null) return `The initial copy is not complete${because}.`
+  if (lagSeconds > maxLag) return `The standby is ${Math.round(lagSeconds)} s behind its primary${because}.`
   return refused > 0 ? `${refused} revisions could not be stored here; see the log.` : null
 }
 
@@ -53,12 +53,12 @@ const gauge = (name: string, help: string, numberOf: (report: StandbyReport) => 
 export const STANDBY_METRICS: readonly Metric<StandbyReport>[] = [
   gauge(
     'settee_standby_following',
-    '1 while this standby follows its first, 0 if it has stopped; absent on a server that is no standby.',
+    '1 while this standby follows its primary, 0 if it has stopped; absent on a server that is no standby.',
     ({ state }) => Number(state === 'following'),
   ),
   gauge(
     'settee_standby_lag_seconds',
-    'Replication lag behind the first, in seconds. Absent until the initial copy is complete.',
+    'Replication lag behind the primary, in seconds. Absent until the initial copy is complete.',
     ({ lagSeconds }) => lagSeconds,
   ),
   gauge('settee_standby_databases', 'Databases that this standby follows.', ({ databases }) => databases),
@@ -69,7 +69,7 @@ export const STANDBY_METRICS: readonly Metric<StandbyReport>[] = [
   ),
   gauge(
     'settee_standby_refused_revisions',
-    'Revisions of the first that this standby could not store.',
+    'Revisions of the primary that this standby could not store.',
     ({ refused }) => refused,
   ),
 ]

@@ -1,8 +1,8 @@
 /** The life of a standby as a pure state machine; docs/standby.md has its table. */
 
 /**
- * `none`: an ordinary server. `following`: it copies its first. `halted`: it has stopped copying, since its first no longer
- * is what it was, and an operator must decide. `promoting`: it takes the first's place.
+ * `none`: an ordinary server. `following`: it copies its primary. `halted`: it has stopped copying, since its primary no longer
+ * is what it was, and an operator must decide. `promoting`: it takes the primary's place.
  */
 export type StandbyState = 'none' | 'following' | 'halted' | 'promoting'
 

@@ -1,5 +1,5 @@
 /**
- * This server as a standby: it follows another settee, its first, and takes its place when an operator promotes it
+ * This server as a standby: it follows another settee, its primary, and takes its place when an operator promotes it
  * (docs/standby.md).
  */
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -13,14 +13,14 @@ import type { RemoteConnections } from '../replication/remote/remote-requests.ts
 import { type RemoteEndpoint, readServer } from '../replication/requests/replication-request.ts'
 import type { Databases } from '../threads/databases.ts'
 import type { Failure } from './backlog.ts'
-import { First, OtherFirstError } from './first.ts'
 import { Follower, type FollowerOptions } from './follower.ts'
 import { Followers } from './followers.ts'
-import type { Relation, Relations } from './relation.ts'
+import { Primary, PrimaryChangedError } from './primary.ts'
+import type { StandbyRecord, StandbyRecords } from './standby-records.ts'
 import type { StandbyState } from './standby-state.ts'
 
 export interface StandbyOptions {
-  readonly relations: Relations
+  readonly records: StandbyRecords
   readonly databases: Databases
   readonly config: Config
   readonly logger: Pick<Logger, 'info' | 'warn' | 'error'>
@@ -33,25 +33,25 @@ export type RunningParts = Pick<
 >
 
 export interface FollowRequest {
-  /** The address of the first with the credentials of a server admin; null: as before. */
+  /** The address of the primary with the credentials of a server admin; null: as before. */
   readonly url: string | null
-  /** Takes databases of the first as they are now, although they are not those that were copied. */
+  /** Takes databases of the primary as they are now, although they are not those that were copied. */
   readonly again: boolean
 }
 
 /** What a standby tells an operator; without credentials. */
 export interface StandbyReport {
   readonly state: StandbyState
-  /** The address of the first for people; null: this server is no standby. */
+  /** The address of the primary for people; null: this server is no standby. */
   readonly first: string | null
-  /** How far it is behind the first, in seconds; null: unknown. */
+  /** How far it is behind the primary, in seconds; null: unknown. */
   readonly lagSeconds: number | null
   readonly databases: number
   /** Databases that are being copied or wait for it. */
   readonly waiting: number
   /** Revisions of all databases that could not be stored here. */
   readonly refused: number
-  /** Why copying has stopped, or what keeps the first from being read now; null: nothing. */
+  /** Why copying has stopped, or what keeps the primary from being read now; null: nothing. */
   readonly reason: string | null
   readonly failures: readonly Failure[]
 }
@@ -63,7 +63,7 @@ export interface PromotionOutcome {
   readonly lagSeconds: number | null
 }
 
-/** How long a request to the first may be silent, in ms. */
+/** How long a request to the primary may be silent, in ms. */
 const TIMEOUT_MS = 20_000
 /** How long copies that are under way may take to stop when the standby is promoted, in ms. */
 const STOP_MS = 500
@@ -85,16 +85,16 @@ export class Standby {
 
   /** Finishes a promotion that a crash interrupted. Call it before clients are served. */
   async recover(): Promise<void> {
-    if (this.#options.relations.state === 'promoting') await this.#finish()
+    if (this.#options.records.state === 'promoting') await this.#finish()
   }
 
   /** Begins to follow, if this server is a standby. */
   async start(parts: RunningParts): Promise<void> {
     this.#parts = parts
-    const { relations, logger } = this.#options
-    const relation = relations.current
-    if (relation?.state === 'halted') logger.error({ reason: relation.reason }, HALTED)
-    if (relation?.state === 'following') await this.#begin(relation)
+    const { records, logger } = this.#options
+    const record = records.current
+    if (record?.state === 'halted') logger.error({ reason: record.reason }, HALTED)
+    if (record?.state === 'following') await this.#begin(record)
   }
 
   /** Stops following until the next start. Idempotent. */
@@ -112,25 +112,25 @@ export class Standby {
   }
 
   async #follow({ url, again }: FollowRequest): Promise<StandbyReport> {
-    const { relations, logger } = this.#options
-    const before = relations.current
+    const { records, logger } = this.#options
+    const before = records.current
     const endpoint = url === null ? before?.first : readServer(url)
-    if (endpoint === undefined) throw new CouchError('bad_request', NO_FIRST)
+    if (endpoint === undefined) throw new CouchError('bad_request', NO_PRIMARY)
     if (before?.state === 'halted' && !again) throw new CouchError('conflict', haltedReason(before))
     const uuid = await this.#check(endpoint)
-    if (before !== null && before.uuid !== uuid) throw new CouchError('conflict', OTHER_FIRST)
+    if (before !== null && before.uuid !== uuid) throw new CouchError('conflict', OTHER_PRIMARY)
     if (before === null) await this.#requireEmpty()
     await this.#end()
     const since = before === null ? { updatesSeq: null, syncedAt: null, settings: [] } : {}
     const change = { first: endpoint, uuid, reason: null, acceptsOthers: again, ...since }
-    if (!(await relations.enter('follow', change))) throw new CouchError('conflict', PROMOTING)
+    if (!(await records.enter('follow', change))) throw new CouchError('conflict', PROMOTING)
     logger.info({ first: endpoint.shown }, 'this server is a standby now')
-    if (relations.current !== null) await this.#begin(relations.current)
+    if (records.current !== null) await this.#begin(records.current)
     return this.report()
   }
 
   /**
-   * Makes this server an ordinary one, in the place of its first; durable when resolved.
+   * Makes this server an ordinary one, in the place of its primary; durable when resolved.
    * @throws bad_request if it is no standby
    */
   promote(): Promise<PromotionOutcome> {
@@ -138,11 +138,11 @@ export class Standby {
   }
 
   async #promote(): Promise<PromotionOutcome> {
-    const { relations, logger } = this.#options
-    const before = relations.current
+    const { records, logger } = this.#options
+    const before = records.current
     if (before === null) throw new CouchError('bad_request', 'This server is no standby.')
     const { lagSeconds } = this.report()
-    await relations.enter('promote')
+    await records.enter('promote')
     await Promise.race([this.#end(), sleep(STOP_MS, undefined, { ref: false })])
     await this.#finish()
     const outcome = { first: before.first.shown, uuid: before.uuid, lagSeconds }
@@ -152,17 +152,17 @@ export class Standby {
 
   /** The uuid comes first, so that no device sees another one. */
   async #finish(): Promise<void> {
-    const { relations, databases } = this.#options
-    const uuid = relations.current?.uuid
+    const { records, databases } = this.#options
+    const uuid = records.current?.uuid
     if (uuid !== undefined) await databases.adoptUuid(uuid)
-    await relations.finish()
+    await records.finish()
   }
 
   report(): StandbyReport {
-    const { relations } = this.#options
-    const { current, state } = relations
+    const { records } = this.#options
+    const { current, state } = records
     const running = this.#follower?.state
-    const followed = [...relations.databases().values()]
+    const followed = [...records.databases().values()]
     return {
       state,
       first: current?.first.shown ?? null,
@@ -176,7 +176,7 @@ export class Standby {
   }
 
   /**
-   * Soon copies again from the first what is damaged in a database.
+   * Soon copies again from the primary what is damaged in a database.
    * @returns whether this server follows one
    */
   restore(database: string): boolean {
@@ -186,26 +186,26 @@ export class Standby {
 
   /** Whether clients may write. */
   get acceptsWrites(): boolean {
-    return this.#options.relations.acceptsWrites
+    return this.#options.records.acceptsWrites
   }
 
   /** Calls the listener when the state has changed, until the returned function is called. */
   onChange(listener: () => void): () => void {
-    return this.#options.relations.onChange(listener)
+    return this.#options.records.onChange(listener)
   }
 
-  async #begin(relation: Relation): Promise<void> {
-    const { relations, databases, config, logger } = this.#options
+  async #begin(record: StandbyRecord): Promise<void> {
+    const { records, databases, config, logger } = this.#options
     if (this.#parts === null) return
-    const first = await this.#firstAt(relation.first)
+    const primary = await this.#primaryAt(record.first)
     const parts = this.#parts
     // It was closed meanwhile.
     if (parts === null) return this.#end()
-    const follower = new Follower({ ...parts, first, relations, databases, config }, relation)
+    const follower = new Follower({ ...parts, primary, records, databases, config }, record)
     this.#follower = follower
     follower.start((reason) => {
       logger.error({ reason }, HALTED)
-      void relations.enter('halt', { reason }).catch((error: unknown) => {
+      void records.enter('halt', { reason }).catch((error: unknown) => {
         logger.error({ err: error }, 'the standby could not record that it has stopped')
       })
     })
@@ -220,11 +220,11 @@ export class Standby {
     await connections?.close()
   }
 
-  async #firstAt(endpoint: RemoteEndpoint): Promise<First> {
+  async #primaryAt(endpoint: RemoteEndpoint): Promise<Primary> {
     // Its library would delay every start of a server.
     const { RemoteConnections } = await import('../replication/remote/remote-requests.ts')
     this.#connections ??= new RemoteConnections()
-    return new First(endpoint, this.#connections, {
+    return new Primary(endpoint, this.#connections, {
       // The operator has named it.
       mayBePrivate: true,
       proxy: undefined,
@@ -233,22 +233,22 @@ export class Standby {
     })
   }
 
-  /** @returns the uuid of the first @throws bad_request, no_copies */
+  /** @returns the uuid of the primary @throws bad_request, no_copies */
   async #check(endpoint: RemoteEndpoint): Promise<string> {
     const { databases, config } = this.#options
     if (databases.copies === null) throw new CouchError('no_copies', NO_FILES)
     if (config.isHosted) throw new CouchError('bad_request', HOSTED)
     const signal = AbortSignal.timeout(TIMEOUT_MS)
-    const first = await this.#firstAt(endpoint)
+    const primary = await this.#primaryAt(endpoint)
     try {
-      const uuid = await first.uuid(signal)
+      const uuid = await primary.uuid(signal)
       if (uuid === databases.serverUuid) throw new CouchError('bad_request', SAME_UUID)
       // Only a server admin may read them.
-      await first.settings(signal)
+      await primary.settings(signal)
       return uuid
     } catch (error) {
-      if (error instanceof PeerError || error instanceof OtherFirstError) {
-        throw new CouchError('bad_request', `The first cannot be followed: ${error.message}.`)
+      if (error instanceof PeerError || error instanceof PrimaryChangedError) {
+        throw new CouchError('bad_request', `The primary cannot be followed: ${error.message}.`)
       }
       throw error
     } finally {
@@ -281,29 +281,29 @@ export class Standby {
 }
 
 const HALTED =
-  'the standby has stopped following, since its first is not what it was: promote it, or let it follow again'
-const NO_FIRST = 'This server is no standby. Give the address of the server that it shall follow.'
-const OTHER_FIRST =
+  'the standby has stopped following, since its primary is not what it was: promote it, or let it follow again'
+const NO_PRIMARY = 'This server is no standby. Give the address of the server that it shall follow.'
+const OTHER_PRIMARY =
   'This server is the standby of another server. To follow this one, start with an empty data folder.'
 const PROMOTING = 'This server is being promoted.'
 const HOSTED = 'A server in hosted mode has no standby, and is none.'
 const NO_FILES =
   'A standby sets databases aside as files, and the storage engine of this server has none: its store makes the copies.'
 const SAME_UUID =
-  'It has the uuid of this server: it is this server itself, or the former first of this one. To let a former first ' +
+  'It has the uuid of this server: it is this server itself, or the former primary of this one. To let a former primary ' +
   'follow this server, start it with an empty data folder.'
 const USE_EMPTY = 'A standby begins empty: start it with an empty data folder.'
 
-function haltedReason({ reason }: Relation): string {
+function haltedReason({ reason }: StandbyRecord): string {
   return (
-    `The standby has stopped following: ${reason ?? ''}. If the first is right, let the standby follow again ` +
+    `The standby has stopped following: ${reason ?? ''}. If the primary is right, let the standby follow again ` +
     '(--again); the copies of such databases are set aside. If the standby is right, promote it.'
   )
 }
 
 /** The age of what is here, while nothing is followed; in ms. */
-function lagOf(relation: Relation | null): number | null {
-  return relation?.syncedAt ? Math.max(0, Date.now() - relation.syncedAt) : null
+function lagOf(record: StandbyRecord | null): number | null {
+  return record?.syncedAt ? Math.max(0, Date.now() - record.syncedAt) : null
 }
 
 function secondsOf(ms: number | null): number | null {

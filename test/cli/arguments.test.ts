@@ -278,10 +278,10 @@ t.test('vaults and setting up', (t) => {
 })
 
 t.test('follow and promote', (t) => {
-  const follow = { name: 'follow', data: undefined, json: false, first: null, again: false, stdin: false }
-  const first = 'http://admin:hunter2@first:5984'
+  const follow = { name: 'follow', data: undefined, json: false, primary: null, again: false, stdin: false }
+  const primary = 'http://admin:hunter2@primary:5984'
   t.strictSame(read(['follow']), follow)
-  t.strictSame(read(['follow', first, '--again', '--stdin']), { ...follow, first, again: true, stdin: true })
+  t.strictSame(read(['follow', primary, '--again', '--stdin']), { ...follow, primary, again: true, stdin: true })
   t.strictSame(read(['promote', '--yes', '--data', 'd']), {
     name: 'promote',
     data: 'd',
@@ -289,8 +289,8 @@ t.test('follow and promote', (t) => {
     yes: true,
   })
   const mistakes: [args: string[], message: RegExp][] = [
-    [['follow', first, first], /takes one address/],
-    [['follow', 'admin:hunter2@first'], /needs an address like/],
+    [['follow', primary, primary], /takes one address/],
+    [['follow', 'admin:hunter2@primary'], /needs an address like/],
     [['follow', '--stdin'], /--stdin needs an address/],
     [['promote', 'x'], /Unexpected argument/],
     [['promote', '--again'], /no option --again/],

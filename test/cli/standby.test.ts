@@ -4,7 +4,7 @@ import { linesOf } from '../../src/cli/standby-command.ts'
 
 const REPORT = {
   state: 'following',
-  first: 'http://first:5984/',
+  first: 'http://primary:5984/',
   lagSeconds: 2.4,
   databases: 3,
   waiting: 1,
@@ -15,8 +15,8 @@ const REPORT = {
 
 t.test('a standby that follows, one that is in trouble, and one that has stopped', async (t) => {
   t.same(linesOf(REPORT), [
-    'This server follows http://first:5984/.',
-    'It has everything that the first had acknowledged more than 3 s ago.',
+    'This server follows http://primary:5984/.',
+    'It has everything that the primary had acknowledged more than 3 s ago.',
     'It follows 3 databases, of which 1 are being copied or wait for it.',
   ])
   const failures = [{ database: 'no\u001b[2Jtes', reason: 'the disk is full' }]

@@ -153,22 +153,22 @@ function replication(): Page {
   }
 }
 
-/** A settee plays the first. */
+/** A settee plays the primary. */
 function standby(): Page {
   const standbyAdmin = ADMIN.replace('anna:secret', 'admin:oldsecret')
-  let first = ''
+  let primary = ''
   return {
     server: [],
     async prepare(shell) {
-      first = `http://admin:oldsecret@127.0.0.1:${await shell.startOther('oldsecret')}`
+      primary = `http://admin:oldsecret@127.0.0.1:${await shell.startOther('oldsecret')}`
       const { code, output } = await shell.run(`
-        curl -X PUT ${first}/notes
-        curl -X PUT ${first}/notes/a -d '{"text":"a note"}'`)
+        curl -X PUT ${primary}/notes
+        curl -X PUT ${primary}/notes/a -d '{"text":"a note"}'`)
       if (code !== 0) throw new Error(output)
     },
     async names() {
       return {
-        'http://admin:password@first:5984': first,
+        'http://admin:password@primary:5984': primary,
         // The commands of the page follow one another faster than a reader types.
         'curl ': 'curl --retry 60 --retry-delay 1 --retry-all-errors ',
         'http://admin:password@127.0.0.1': 'http://admin:oldsecret@127.0.0.1',

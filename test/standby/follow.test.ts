@@ -1,4 +1,4 @@
-/** A standby and its first, both listening, with the commands of the control socket. */
+/** A standby and its primary, both listening, with the commands of the control socket. */
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import Sqlite from 'better-sqlite3'
@@ -18,9 +18,9 @@ async function controlsOf({ dataDir }: TestServer): Promise<ControlCommands> {
 }
 
 async function startPair(t: Test) {
-  const first = await startTestServer(t, { env: ADMIN })
+  const primary = await startTestServer(t, { env: ADMIN })
   const standby = await startTestServer(t)
-  return { first, standby, controls: await controlsOf(standby), address: addressOf(first) }
+  return { primary, standby, controls: await controlsOf(standby), address: addressOf(primary) }
 }
 
 const addressOf = ({ url }: TestServer) => url.replace('//', `//${auth}@`)
@@ -34,9 +34,9 @@ async function until(controls: ControlCommands, holds: (report: StandbyReport) =
 
 const isCurrent = ({ lagSeconds, waiting }: StandbyReport) => waiting === 0 && (lagSeconds ?? 99) < 4
 
-t.test('everything is copied, writes are refused, and a promoted standby is the first', async (t) => {
-  const { first, standby, controls, address } = await startPair(t)
-  const put = (path: string, body: unknown) => first.request('PUT', path, { auth, body })
+t.test('everything is copied, writes are refused, and a promoted standby is the primary', async (t) => {
+  const { primary, standby, controls, address } = await startPair(t)
+  const put = (path: string, body: unknown) => primary.request('PUT', path, { auth, body })
   await put('/notes', '')
   await put('/notes/_security', { members: { names: ['anna'], roles: [] }, admins: { names: [], roles: [] } })
   await put('/notes/_revs_limit', '7')
@@ -52,17 +52,20 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   await put('/_replicator/job', job)
   await put('/_node/_local/_config/cors/origins', JSON.stringify('https://notes.example'))
   await put('/_node/_local/_config/log/level', JSON.stringify('none'))
-  const session = await first.request('POST', '/_session', { body: { name: 'anna', password: 'secret' } })
+  const session = await primary.request('POST', '/_session', { body: { name: 'anna', password: 'secret' } })
   const cookie = String(session.headers['set-cookie']).split(';')[0] as string
-  const made = await first.request('POST', '/_settee/tokens?account=anna', { auth, body: { name: 'phone' } })
-  const admins = await first.request('POST', '/_settee/tokens', {
+  const made = await primary.request('POST', '/_settee/tokens?account=anna', {
+    auth,
+    body: { name: 'phone' },
+  })
+  const admins = await primary.request('POST', '/_settee/tokens', {
     auth,
     body: { name: 'tablet', admin: true },
   })
   for (const path of ['settings', 'tokens']) {
     const withToken = { auth: `root:${admins.json.token}` }
-    t.equal((await first.request('GET', `/_settee/standby/${path}`, withToken)).status, 403)
-    t.notMatch((await first.request('GET', `/_settee/standby/${path}`, { auth })).text, made.json.token)
+    t.equal((await primary.request('GET', `/_settee/standby/${path}`, withToken)).status, 403)
+    t.notMatch((await primary.request('GET', `/_settee/standby/${path}`, { auth })).text, made.json.token)
   }
   const report = await controls.follow({ url: address, again: false })
   t.match(report, { state: 'following', reason: null })
@@ -102,15 +105,15 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   })
 
   const [here, there] = await Promise.all(
-    [standby, first].map(async (server) => ({
+    [standby, primary].map(async (server) => ({
       doc: (await server.request('GET', '/_replicator/job', { auth })).text,
       jobs: (await server.request('GET', '/_scheduler/jobs', { auth })).json.total_rows,
       key: (await server.request('GET', '/_settee/standby/settings', { auth })).json.sealing_key,
     })),
   )
-  t.match(here, { doc: there?.doc, key: there?.key, jobs: 0 }, 'only the first runs its replications')
+  t.match(here, { doc: there?.doc, key: there?.key, jobs: 0 }, 'only the primary runs its replications')
 
-  await put('/notes/a', { n: 3, _rev: (await first.request('GET', '/notes/a', { auth })).json._rev })
+  await put('/notes/a', { n: 3, _rev: (await primary.request('GET', '/notes/a', { auth })).json._rev })
   const changed = () => standby.request('GET', '/notes/a', { auth })
   while ((await changed()).json.n !== 3) await delay(50)
   const seen = await changed()
@@ -124,35 +127,35 @@ t.test('everything is copied, writes are refused, and a promoted standby is the 
   t.match(standbyState, {
     role: 'standby',
     state: 'following',
-    first: `${first.url}/`,
+    first: `${primary.url}/`,
     max_lag: 60,
     failures: [],
   })
   t.equal(typeof standbyState.lag, 'number')
-  const { json: tstandbyState } = await first.request('GET', '/_settee/standby', { auth })
+  const { json: tstandbyState } = await primary.request('GET', '/_settee/standby', { auth })
   t.match(tstandbyState, { role: 'first', state: 'none', first: null, followers: [{ address: '127.0.0.1' }] })
 
   const began = performance.now()
   const outcome = await controls.promote({})
   t.ok(performance.now() - began < 10_000, 'it waits for no lag')
-  const { uuid } = (await first.request('GET', '/')).json
+  const { uuid } = (await primary.request('GET', '/')).json
   t.match(outcome, { uuid })
   t.equal((await standby.request('GET', '/')).json.uuid, uuid)
   const saved = await standby.request('PUT', '/notes/a', { auth, body: { n: 4, _rev: seen.json._rev } })
   t.equal(saved.status, 201)
   t.match(await controls.readStandby({}), { state: 'none', first: null })
   while ((await standby.request('GET', '/_scheduler/jobs', { auth })).json.total_rows !== 1) await delay(50)
-  await t.rejects(controls.follow({ url: address, again: true }), /former first/)
+  await t.rejects(controls.follow({ url: address, again: true }), /former primary/)
   await t.rejects(controls.promote({}), /no standby/)
 })
 
 t.test(
   'a server with databases of its own, a strange server, and wrong credentials are refused',
   async (t) => {
-    const { first, standby, controls, address } = await startPair(t)
+    const { primary, standby, controls, address } = await startPair(t)
     const follow = (url: string) => controls.follow({ url, again: false })
     await t.rejects(follow(address.replace('relax', 'wrong')), /cannot be followed.*incorrect/)
-    await t.rejects(follow(first.url), /cannot be followed/)
+    await t.rejects(follow(primary.url), /cannot be followed/)
     await t.rejects(follow('ftp://x'), { code: 'invalid_replication' })
     await t.rejects(follow(standby.url), /this server itself/)
     await standby.request('PUT', '/own')
@@ -170,30 +173,30 @@ async function damage({ dataDir, ...server }: TestServer): Promise<void> {
   await server.start()
 }
 
-for (const which of ['standby', 'first'] as const)
+for (const which of ['standby', 'primary'] as const)
   t.test(`what the disk of a ${which} has damaged comes from the other`, async (t) => {
-    const { first, standby, controls, address } = await startPair(t)
-    await first.request('PUT', '/notes', { auth })
+    const { primary, standby, controls, address } = await startPair(t)
+    await primary.request('PUT', '/notes', { auth })
     for (const id of ['a', 'b', 'c'])
-      await first.request('PUT', `/notes/${id}`, { auth, body: { text: `of ${id}` } })
+      await primary.request('PUT', `/notes/${id}`, { auth, body: { text: `of ${id}` } })
     const picture = { auth, body: 'the bytes of a picture', headers: { 'content-type': 'image/png' } }
-    const { _rev: rev } = (await first.request('GET', '/notes/c', { auth })).json
-    await first.request('PUT', `/notes/c/picture?rev=${rev}`, picture)
+    const { _rev: rev } = (await primary.request('GET', '/notes/c', { auth })).json
+    await primary.request('PUT', `/notes/c/picture?rev=${rev}`, picture)
     await controls.follow({ url: address, again: false })
     await until(controls, isCurrent)
-    const damaged = { standby, first }[which]
+    const damaged = { standby, primary }[which]
     await damage(damaged)
     const paths = ['/notes/b', '/notes/c?attachments=true']
     const answers = () => Promise.all(paths.map((path) => damaged.request('GET', path, { auth })))
-    const before = (await first.request('GET', '/notes', { auth })).json.instance_start_time
-    if (which === 'first') {
-      // It asks its first what is damaged when it starts, and once a minute.
+    const before = (await primary.request('GET', '/notes', { auth })).json.instance_start_time
+    if (which === 'primary') {
+      // It asks its primary what is damaged when it starts, and once a minute.
       await standby.stop()
       await standby.start()
       await until(await controlsOf(standby), isCurrent)
     }
     for (const { status } of await answers()) t.equal(status, 500)
-    if (which === 'first') {
+    if (which === 'primary') {
       await standby.stop()
       await standby.start()
     }
@@ -203,7 +206,7 @@ for (const which of ['standby', 'first'] as const)
     t.equal(c?.json._attachments.picture.data, Buffer.from('the bytes of a picture').toString('base64'))
     t.match(await (await controlsOf(standby)).readStandby({}), { state: 'following', refused: 0 })
     t.equal(
-      (await first.request('GET', '/notes', { auth })).json.instance_start_time,
+      (await primary.request('GET', '/notes', { auth })).json.instance_start_time,
       before,
       'devices compare nothing',
     )

@@ -1,4 +1,4 @@
-/** The settings that a standby takes from its first. */
+/** The settings that a standby takes from its primary. */
 import t from 'tap'
 import { hashPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
@@ -6,9 +6,9 @@ import { applySettings, copiedSettings } from '../../src/standby/settings-copy.t
 import { temporaryFolder } from '../helpers/server.ts'
 
 t.test(
-  'access and limits are copied, a machine keeps its own, and what the first drops is dropped',
+  'access and limits are copied, a machine keeps its own, and what the primary drops is dropped',
   async (t) => {
-    const [first, standby] = [
+    const [primary, standby] = [
       await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} }),
       await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} }),
     ]
@@ -24,10 +24,10 @@ t.test(
       ['settee', 'backup_interval', '24'],
       ['jwt_keys', 'hmac:_default', 'a2V5'],
     ] as const) {
-      await first.set(section, key, value)
+      await primary.set(section, key, value)
     }
     await standby.set('cors', 'origins', 'https://own.example')
-    const copied = copiedSettings(first)
+    const copied = copiedSettings(primary)
     t.strictSame(copied, {
       couchdb: { max_attachment_size: '99' },
       chttpd: { enable_cors: 'true' },
@@ -41,16 +41,16 @@ t.test(
     t.equal(standby.get('chttpd', 'port'), '5984')
     t.strictSame((await applySettings(standby, copied, keys)).keys, keys)
 
-    await first.delete('admins', 'anna')
-    await first.set('couchdb', 'max_attachment_size', '98')
-    await applySettings(standby, copiedSettings(first), keys)
+    await primary.delete('admins', 'anna')
+    await primary.set('couchdb', 'max_attachment_size', '98')
+    await applySettings(standby, copiedSettings(primary), keys)
     t.equal(standby.get('admins', 'anna'), undefined)
     t.equal(standby.get('couchdb', 'max_attachment_size'), '98')
     t.equal(standby.get('cors', 'origins'), 'https://own.example')
   },
 )
 
-t.test('what a strange first sends is refused key by key', async (t) => {
+t.test('what a strange primary sends is refused key by key', async (t) => {
   const config = await openConfig({ dataDir: await temporaryFolder(t), env: {}, flags: {} })
   const strange = {
     admins: { eve: 'a plain password' },

@@ -214,9 +214,9 @@ export const en = {
       },
       standby: {
         title: 'Standby',
-        fine: (first: string, lag: number) =>
-          `This server follows ${first}, and is ${duration(lag)} behind it. It refuses changes.`,
-        help: 'Until it follows its first server again, it cannot replace it.',
+        fine: (primary: string, lag: number) =>
+          `This server follows ${primary}, and is ${duration(lag)} behind it. It refuses changes.`,
+        help: 'Until it follows its primary again, it cannot replace it.',
       },
       other: {
         fine: 'No fault.',
@@ -1681,7 +1681,7 @@ export const en = {
       became: { set: 'as on the old server', kept: 'stayed as it was here', refused: 'was refused' },
     },
     standby: {
-      title: (first: string) => `Standby of ${first}`,
+      title: (primary: string) => `Standby of ${primary}`,
       lead: 'This server keeps a copy of everything there, and refuses changes until it is promoted.',
       state: 'State',
       states: {
@@ -1691,28 +1691,28 @@ export const en = {
         promoting: 'Being promoted',
       },
       lag: 'Behind',
-      noLag: 'first copy under way',
+      noLag: 'initial copy under way',
       databases: 'Databases',
       waiting: 'Being copied',
       refused: 'Could not be stored',
       halted: 'The standby has stopped by itself',
       haltedHelp:
-        'The first has changed unexpectedly, so copying it could destroy what is here. Decide which of the two is right, and run one of the commands below.',
-      trouble: 'The first cannot be read at the moment',
+        'The primary has changed unexpectedly, so copying it could destroy what is here. Decide which of the two is right, and run one of the commands below.',
+      trouble: 'The primary cannot be read at the moment',
       late: (most: string) =>
-        `It is more than ${most} behind. What was stored on the first since then is not here yet.`,
-      firstCopy: 'The first copy is not complete: do not promote this standby yet.',
+        `It is more than ${most} behind. What was stored on the primary since then is not here yet.`,
+      initialCopy: 'The initial copy is not complete: do not promote this standby yet.',
       refusedHelp: 'Some revisions could not be stored here. The log names them.',
       commands: 'Commands',
       commandsLead: 'Run them on the machine of this server. They ask before they change anything.',
-      promote: 'Take the first’s place',
+      promote: 'Take the primary’s place',
       promoteHelp:
-        'When the first has failed, make sure that it no longer answers devices, and promote this server. It accepts changes within a second.',
-      again: 'Follow the first again',
-      againHelp: 'If the first is right, follow it as it is now. Copies that differ are set aside.',
-      firstTitle: 'This server has a standby',
-      firstLead: 'If this server fails, promote the standby, and devices continue where they were.',
-      firstHelp: 'The standby itself shows how far it is behind.',
+        'When the primary has failed, make sure that it no longer answers devices, and promote this server. It accepts changes within a second.',
+      again: 'Follow the primary again',
+      againHelp: 'If the primary is right, follow it as it is now. Copies that differ are set aside.',
+      primaryTitle: 'This server has a standby',
+      primaryLead: 'If this server fails, promote the standby, and devices continue where they were.',
+      primaryHelp: 'The standby itself shows how far it is behind.',
       seen: (when: string) => `called ${when}`,
       none: 'No standby follows this server',
       noneHelp:
@@ -1722,7 +1722,7 @@ export const en = {
       steps: [
         'Start settee on the second machine, with an empty data folder.',
         'There, run the command below with an address at which it can reach this server. It asks for the password.',
-        'When the first copy is complete, the standby is ready.',
+        'When the initial copy is complete, the standby is ready.',
       ],
       follow: 'Command on the second machine',
       thisServer: 'THIS-SERVER',

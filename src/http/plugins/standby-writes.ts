@@ -1,5 +1,5 @@
 /**
- * A standby refuses changes with 503 for the whole request, since its copies must stay those of its first. A client tries
+ * A standby refuses changes with 503 for the whole request, since its copies must stay those of its primary. A client tries
  * again later. PouchDB would take 403 for an answer about its documents, and never send them again.
  */
 import type { FastifyReply, FastifyRequest } from 'fastify'

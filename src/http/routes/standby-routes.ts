@@ -1,4 +1,4 @@
-/** The state of a standby, and what it copies of its first beside databases; docs/settee-api.md. */
+/** The state of a standby, and what it copies of its primary beside databases; docs/settee-api.md. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { isOpen } from '../../auth/admins.ts'
@@ -41,12 +41,21 @@ async function state(request: FastifyRequest, reply: FastifyReply): Promise<Fast
   requireSingleMode(request)
   const { standby, config } = request.server.services
   if (standby === undefined) throw new CouchError('not_found', 'This server cannot be a standby.')
-  const { first, lagSeconds, databases, waiting, refused, reason, failures, ...report } = standby.report()
+  const {
+    first: primary,
+    lagSeconds,
+    databases,
+    waiting,
+    refused,
+    reason,
+    failures,
+    ...report
+  } = standby.report()
   const followers = standby.followers.list(Date.now())
   return sendJson(reply, 200, {
     role: report.state !== 'none' ? 'standby' : followers.length > 0 ? 'first' : 'none',
     state: report.state,
-    first,
+    first: primary,
     lag: lagSeconds,
     max_lag: config.integer('settee', 'standby_max_lag'),
     ...{ databases, waiting, refused, reason },

@@ -1,4 +1,4 @@
-/** The key of the credentials in `_replicator`, which this server has made for itself or taken from its first. */
+/** The key of the credentials in `_replicator`, which this server has made for itself or taken from its primary. */
 
 import { Listeners } from '../../core/listeners.ts'
 import { readRecord } from '../../storage/records.ts'

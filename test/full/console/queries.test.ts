@@ -212,7 +212,7 @@ t.test('queries, views, indexes, replication', async (t) => {
     const other = await startTestServer(t)
     const controls = await reachServer(other.dataDir)
     await controls?.follow({ url: stage.server.url.replace('://', '://root:secret@'), again: false })
-    // It begins without an admin, so whoever asks may do everything until it has copied those of the first.
+    // It begins without an admin, so whoever asks may do everything until it has copied those of the primary.
     const isOpen = async () => (await other.request('GET', '/_all_dbs')).status === 200
     const asRoot = () => other.request('GET', '/_all_dbs', { auth: 'root:secret' })
     while ((await isOpen()) || (await asRoot()).status !== 200) await delay(50)
@@ -220,7 +220,7 @@ t.test('queries, views, indexes, replication', async (t) => {
     t.teardown(() => context.close())
     const there = await context.newPage()
     await there.goto(`${other.url}/_utils/#/replication/standby`)
-    // The accounts are those of the first.
+    // The accounts are those of the primary.
     await signIn(there, 'root', 'secret')
     await there.getByText('Following').waitFor()
     await look(t, there, 'standby-follows')

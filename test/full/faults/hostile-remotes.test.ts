@@ -53,7 +53,7 @@ for (const how of ['replicate', 'move', 'follow'] as const) {
   })
 }
 
-/** A standby is right to stop when its first is not what it was. */
+/** A standby is right to stop when its primary is not what it was. */
 function isInternal({ level, msg }: LogLine): boolean {
   return level === 'error' && !msg.includes('stopped following')
 }

@@ -1,4 +1,4 @@
-/** PouchDB devices that synced with the first go on from their checkpoints at the promoted standby. */
+/** PouchDB devices that synced with the primary go on from their checkpoints at the promoted standby. */
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { reachServer } from '../../../src/control/control-socket.ts'
@@ -9,12 +9,12 @@ import { device, remote, sinces } from '../../protocol/devices.ts'
 t.setTimeout(180_000)
 
 t.test('a device pulls only what is new, and sends only what the standby lacks', async (t) => {
-  const first = await startTestServer(t)
+  const primary = await startTestServer(t)
   const standby = await startTestServer(t)
-  const address = await switchableAddress(t, first.url)
-  await first.request('PUT', '/notes')
+  const address = await switchableAddress(t, primary.url)
+  await primary.request('PUT', '/notes')
   const docs = Array.from({ length: 300 }, (_, n) => ({ _id: `note-${n}`, text: 'x'.repeat(500) }))
-  await first.request('POST', '/notes/_bulk_docs', { body: { docs } })
+  await primary.request('POST', '/notes/_bulk_docs', { body: { docs } })
   const [reader, writer] = [await device(t), await device(t)]
   await reader.replicate.from(remote(`${address.url}/notes`).db)
   await writer.bulkDocs(Array.from({ length: 50 }, (_, n) => ({ _id: `own-${n}` })))
@@ -23,13 +23,13 @@ t.test('a device pulls only what is new, and sends only what the standby lacks',
 
   const controls = await reachServer(standby.dataDir)
   if (controls === null) throw new Error('the standby does not listen')
-  await controls.follow({ url: first.url, again: false })
+  await controls.follow({ url: primary.url, again: false })
   // The second look at the database tells what its last token means.
   const isSettled = async () => (await controls.readStandby({})).waiting === 0
   while ((await standby.request('GET', '/notes/own-49')).status !== 200) await delay(50)
   await delay(2500)
   while (!(await isSettled())) await delay(50)
-  await first.close()
+  await primary.close()
   await controls.promote({})
   address.leadTo(standby.url)
   await standby.request('PUT', '/notes/after', { body: {} })
@@ -58,30 +58,30 @@ t.test('a device pulls only what is new, and sends only what the standby lacks',
 })
 
 t.test(
-  'a live push sends again what the first took with it, although it notices no change of servers',
+  'a live push sends again what the primary took with it, although it notices no change of servers',
   async (t) => {
-    const first = await startTestServer(t)
+    const primary = await startTestServer(t)
     const dataDir = await temporaryFolder(t)
     const early = await startTestServer(t, { dataDir })
-    const address = await switchableAddress(t, first.url)
-    await first.request('PUT', '/notes')
+    const address = await switchableAddress(t, primary.url)
+    await primary.request('PUT', '/notes')
     const phone = await device(t)
     await phone.put({ _id: 'before' })
     const push = phone.replicate.to(remote(`${address.url}/notes`).db, { live: true, retry: true })
     t.teardown(() => push.cancel())
-    const arrives = async (server: { request: typeof first.request }, id: string) => {
+    const arrives = async (server: { request: typeof primary.request }, id: string) => {
       while ((await server.request('GET', `/notes/${id}`)).status !== 200) await delay(50)
     }
-    await arrives(first, 'before')
-    await (await reachServer(dataDir))?.follow({ url: first.url, again: false })
+    await arrives(primary, 'before')
+    await (await reachServer(dataDir))?.follow({ url: primary.url, again: false })
     await arrives(early, 'before')
     await early.close()
 
     await phone.put({ _id: 'last moment' })
-    await arrives(first, 'last moment')
+    await arrives(primary, 'last moment')
     // Its checkpoint says so, on the device.
     await delay(500)
-    await first.close()
+    await primary.close()
     const standby = await startTestServer(t, { dataDir })
     await (await reachServer(dataDir))?.promote({})
     address.leadTo(standby.url)

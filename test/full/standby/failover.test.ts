@@ -1,6 +1,6 @@
 /**
- * The first is killed while devices of every kind sync and a client writes. The promoted standby has everything that the
- * first had acknowledged longer ago than the lag, and the devices lose nothing of their own. `STANDBY_ROUNDS=50` repeats
+ * The primary is killed while devices of every kind sync and a client writes. The promoted standby has everything that the
+ * primary had acknowledged longer ago than the lag, and the devices lose nothing of their own. `STANDBY_ROUNDS=50` repeats
  * this 50 times.
  */
 import { setTimeout as delay } from 'node:timers/promises'
@@ -20,20 +20,20 @@ const HABITS: readonly Habit[] = ['live', 'live', 'live without retry', 'once an
 t.setTimeout(180_000 * ROUNDS)
 
 for (let round = 1; round <= ROUNDS; round++) {
-  t.test(`the first is killed, round ${round}`, async (t) => {
-    const first = await startChildServer(t)
+  t.test(`the primary is killed, round ${round}`, async (t) => {
+    const primary = await startChildServer(t)
     const standby = await startTestServer(t)
     const controls = await reachServer(standby.dataDir)
     if (controls === null) throw new Error('the standby does not listen')
-    const address = await switchableAddress(t, first.url)
-    await call(first, 'PUT', '/notes')
-    await call(first, 'PUT', '/written')
-    await controls.follow({ url: first.url, again: false })
+    const address = await switchableAddress(t, primary.url)
+    await call(primary, 'PUT', '/notes')
+    await call(primary, 'PUT', '/written')
+    await controls.follow({ url: primary.url, again: false })
 
     const apps = await Promise.all(HABITS.map((habit) => App.start(t, habit, address)))
     const devices = apps.map(({ db }) => db)
     for (const [at, db] of devices.entries()) await write(db, `before-${at}`, 20)
-    const everything = { server: first, database: 'notes', devices }
+    const everything = { server: primary, database: 'notes', devices }
     await untilSame(t, everything, (now) => Object.keys(now).length === devices.length * 20)
     await apps[4]?.stop()
     while (((await controls.readStandby({})).lagSeconds ?? 99) > 5) await delay(50)
@@ -49,7 +49,7 @@ for (let round = 1; round <= ROUNDS; round++) {
     const client = (async () => {
       for (let n = 0; !isOver; n++) {
         const id = `doc-${n}`
-        const answer = await call(first, 'PUT', `/written/${id}`, { body: { n } }).catch(() => null)
+        const answer = await call(primary, 'PUT', `/written/${id}`, { body: { n } }).catch(() => null)
         if (answer?.status === 201) journal.push({ id, at: performance.now() })
         await delay(5)
       }
@@ -64,7 +64,7 @@ for (let round = 1; round <= ROUNDS; round++) {
       lagSeconds = (await controls.readStandby({})).lagSeconds
       knownAt = performance.now()
     }
-    await first.kill()
+    await primary.kill()
     address.leadTo(null)
     const began = performance.now()
     await controls.promote({})

@@ -26,20 +26,20 @@ async function until(controls: ControlCommands, holds: (report: StandbyReport) =
   }
 }
 
-/** A first with these databases, each with a document, and a standby that has them. */
+/** A primary with these databases, each with a document, and a standby that has them. */
 async function startPair(t: Test, names: readonly string[]) {
-  const first = await startTestServer(t)
+  const primary = await startTestServer(t)
   for (const name of names) {
-    await first.request('PUT', `/${name}`)
-    await first.request('PUT', `/${name}/old`, { body: {} })
+    await primary.request('PUT', `/${name}`)
+    await primary.request('PUT', `/${name}/old`, { body: {} })
   }
-  const address = await switchableAddress(t, first.url)
+  const address = await switchableAddress(t, primary.url)
   const dataDir = await temporaryFolder(t)
   const standby = await startTestServer(t, { dataDir })
   const controls = await controlsOf(standby)
   await controls.follow({ url: address.url, again: false })
   await untilCurrent(controls)
-  return { first, standby, controls, address, dataDir }
+  return { primary, standby, controls, address, dataDir }
 }
 
 const untilCurrent = (controls: ControlCommands) =>
@@ -48,16 +48,16 @@ const untilCurrent = (controls: ControlCommands) =>
 const statusOf = async (server: TestServer, path: string) => (await server.request('GET', path)).status
 
 t.test(
-  'a database that the first has restored stops the standby, until its operator lets it go on',
+  'a database that the primary has restored stops the standby, until its operator lets it go on',
   async (t) => {
-    const { first, standby, controls, dataDir } = await startPair(t, ['notes', 'plans'])
-    const copy = await copyNotes(t, first)
-    await first.request('PUT', '/notes/new', { body: {} })
+    const { primary, standby, controls, dataDir } = await startPair(t, ['notes', 'plans'])
+    const copy = await copyNotes(t, primary)
+    await primary.request('PUT', '/notes/new', { body: {} })
     while ((await statusOf(standby, '/notes/new')) !== 200) await delay(50)
-    await restoreNotes(first, copy)
+    await restoreNotes(primary, copy)
     const { reason } = await until(controls, ({ state }) => state === 'halted')
     t.match(reason, /^notes was restored/)
-    t.equal(await statusOf(standby, '/notes/new'), 200, 'it has what the first has lost')
+    t.equal(await statusOf(standby, '/notes/new'), 200, 'it has what the primary has lost')
     t.match(await standby.request('GET', '/_up?deep=1'), {
       status: 503,
       text: /has stopped following: notes was/,
@@ -83,11 +83,11 @@ t.test(
 )
 
 t.test('deleted databases are kept as files, and databases made anew are copied anew', async (t) => {
-  const { first, standby, controls, dataDir } = await startPair(t, ['gone', 'again', 'a', 'b', 'c'])
-  await first.request('DELETE', '/gone')
-  await first.request('DELETE', '/again')
-  await first.request('PUT', '/again')
-  await first.request('PUT', '/again/new', { body: {} })
+  const { primary, standby, controls, dataDir } = await startPair(t, ['gone', 'again', 'a', 'b', 'c'])
+  await primary.request('DELETE', '/gone')
+  await primary.request('DELETE', '/again')
+  await primary.request('PUT', '/again')
+  await primary.request('PUT', '/again/new', { body: {} })
   while ((await statusOf(standby, '/again/new')) !== 200) await delay(50)
   // The databases of the test, without `gone`, and `_users`.
   await until(controls, ({ databases }) => databases === 5)
@@ -96,13 +96,13 @@ t.test('deleted databases are kept as files, and databases made anew are copied 
   t.match((await readdir(join(dataDir, 'replaced'))).sort(), [/^again\./, /^gone\./])
 })
 
-t.test('what the first purges is purged, and what a device sends again comes again', async (t) => {
-  const { first, standby } = await startPair(t, ['notes'])
-  const put = (id: string) => first.request('PUT', `/notes/${id}`, { body: {} })
+t.test('what the primary purges is purged, and what a device sends again comes again', async (t) => {
+  const { primary, standby } = await startPair(t, ['notes'])
+  const put = (id: string) => primary.request('PUT', `/notes/${id}`, { body: {} })
   const again = await put('again')
   const purge = async (id: string) => {
-    const { _rev } = (await first.request('GET', `/notes/${id}`)).json
-    t.match((await first.request('POST', '/notes/_purge', { body: { [id]: [_rev] } })).json, {
+    const { _rev } = (await primary.request('GET', `/notes/${id}`)).json
+    t.match((await primary.request('POST', '/notes/_purge', { body: { [id]: [_rev] } })).json, {
       purged: { [id]: [_rev] },
     })
   }
@@ -110,7 +110,7 @@ t.test('what the first purges is purged, and what a device sends again comes aga
   await purge('old')
   await purge('again')
   const docs = [{ _id: 'again', _rev: again.json.rev }]
-  await first.request('POST', '/notes/_bulk_docs', { body: { docs, new_edits: false } })
+  await primary.request('POST', '/notes/_bulk_docs', { body: { docs, new_edits: false } })
   await put('new')
   while ((await statusOf(standby, '/notes/new')) !== 200) await delay(50)
   t.equal(await statusOf(standby, '/notes/old'), 404)
@@ -120,8 +120,8 @@ t.test('what the first purges is purged, and what a device sends again comes aga
 
 t.test('when most databases are gone, the standby keeps them, and can be promoted', async (t) => {
   const names = ['a', 'b', 'c', 'd']
-  const { first, standby, controls } = await startPair(t, names)
-  for (const name of names.slice(1)) await first.request('DELETE', `/${name}`)
+  const { primary, standby, controls } = await startPair(t, names)
+  for (const name of names.slice(1)) await primary.request('DELETE', `/${name}`)
   const { reason } = await until(controls, ({ state }) => state === 'halted')
   t.match(reason, /of 4 databases are gone/)
   await controls.promote({})
@@ -130,13 +130,13 @@ t.test('when most databases are gone, the standby keeps them, and can be promote
 })
 
 t.test('another server under the address stops the standby, and one that is down does not', async (t) => {
-  const { first, standby, controls, address, dataDir } = await startPair(t, ['notes'])
+  const { primary, standby, controls, address, dataDir } = await startPair(t, ['notes'])
   address.leadTo(null)
-  await first.request('PUT', '/notes/meanwhile', { body: {} })
+  await primary.request('PUT', '/notes/meanwhile', { body: {} })
   const down = await until(controls, ({ lagSeconds }) => (lagSeconds ?? 0) > 5)
   t.match(down, { state: 'following', reason: /could not be reached/ })
   t.equal(await statusOf(standby, '/notes/meanwhile'), 404)
-  address.leadTo(first.url)
+  address.leadTo(primary.url)
   while ((await statusOf(standby, '/notes/meanwhile')) !== 200) await delay(50)
   await untilCurrent(controls)
   await standby.close()

@@ -85,8 +85,8 @@ const READERS: Readonly<Record<string, Reader>> = {
   },
   standby: {
     title: words.standby.title,
-    fine: ({ first, lag }) => ({
-      text: words.standby.fine(String(first ?? ''), numberIn(lag)),
+    fine: ({ first: primary, lag }) => ({
+      text: words.standby.fine(String(primary ?? ''), numberIn(lag)),
       link: toReplication,
     }),
     wrong: (_fact, text) => ({ text, help: words.standby.help, link: toReplication }),

@@ -1,4 +1,4 @@
-/** This server in the pair of a first and its standby. */
+/** This server in the pair of a primary and its standby. */
 import { ask } from '../../api/client.ts'
 import { useLoad } from '../../api/load.ts'
 import { user } from '../../api/session.ts'
@@ -51,12 +51,22 @@ export function StandbyPart() {
 }
 
 function Following({ standby }: { readonly standby: Standby }) {
-  const { state, first, lag, max_lag: maxLag, databases, waiting, refused, reason, failures } = standby
+  const {
+    state,
+    first: primary,
+    lag,
+    max_lag: maxLag,
+    databases,
+    waiting,
+    refused,
+    reason,
+    failures,
+  } = standby
   const isLate = lag !== null && lag > maxLag
   const tone = state !== 'following' || refused > 0 ? 'bad' : lag === null || isLate ? 'warn' : 'good'
   return (
     <>
-      <Card title={texts.title(first?.replace(/\/$/, '') ?? '')} lead={texts.lead}>
+      <Card title={texts.title(primary?.replace(/\/$/, '') ?? '')} lead={texts.lead}>
         <Facts
           facts={[
             { term: texts.state, value: <Badge tone={tone}>{texts.states[state]}</Badge> },
@@ -78,7 +88,7 @@ function Following({ standby }: { readonly standby: Standby }) {
           </Notice>
         )}
         {isLate && state === 'following' && <Notice tone="warn">{texts.late(duration(maxLag))}</Notice>}
-        {lag === null && state === 'following' && <Notice tone="info">{texts.firstCopy}</Notice>}
+        {lag === null && state === 'following' && <Notice tone="info">{texts.initialCopy}</Notice>}
         {refused > 0 && <Notice tone="bad">{texts.refusedHelp}</Notice>}
         {failures.length > 0 && (
           <ul class="failures">
@@ -106,7 +116,7 @@ function Following({ standby }: { readonly standby: Standby }) {
 
 function Followed({ standby: { followers } }: { readonly standby: Standby }) {
   return (
-    <Card title={texts.firstTitle} lead={texts.firstLead}>
+    <Card title={texts.primaryTitle} lead={texts.primaryLead}>
       <ul class="failures">
         {followers.map(({ address, last_seen: seen }) => (
           <li key={address}>
@@ -114,7 +124,7 @@ function Followed({ standby: { followers } }: { readonly standby: Standby }) {
           </li>
         ))}
       </ul>
-      <p class="fine">{texts.firstHelp}</p>
+      <p class="fine">{texts.primaryHelp}</p>
     </Card>
   )
 }

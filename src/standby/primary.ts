@@ -12,14 +12,14 @@ import { configOf, RemoteServer } from '../replication/remote/remote-server.ts'
 import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
 import type { CopiedSettings } from './settings-copy.ts'
 
-/** The first is another server, or its database another one, than before. Copying it could destroy what is here. */
-export class OtherFirstError extends Error {
-  override readonly name = 'OtherFirstError'
+/** The primary is another server, or its database another one, than before. Copying it could destroy what is here. */
+export class PrimaryChangedError extends Error {
+  override readonly name = 'PrimaryChangedError'
 }
 
-interface FirstSettings {
+interface PrimarySettings {
   readonly settings: CopiedSettings
-  /** Of the credentials in `_replicator`; null: the first has none. */
+  /** Of the credentials in `_replicator`; null: the primary has none. */
   readonly sealingKey: string | null
   /** Ids of documents that its disk has damaged, by their databases. */
   readonly damaged: ReadonlyMap<string, readonly string[]>
@@ -39,7 +39,7 @@ const PURGED_INFOS = new Set(['purged_infos'])
 const MAX_DAMAGED = 100
 const VENDOR = 'settee'
 
-export class First {
+export class Primary {
   readonly server: RemoteServer
   readonly #client: RemoteClient
 
@@ -54,10 +54,10 @@ export class First {
     return this.server.address
   }
 
-  /** @returns its uuid @throws OtherFirstError if it is no settee; PeerError */
+  /** @returns its uuid @throws PrimaryChangedError if it is no settee; PeerError */
   async uuid(signal: AbortSignal): Promise<string> {
     const { uuid, vendor } = await this.server.welcome(signal)
-    if (vendor !== VENDOR || uuid === null) throw new OtherFirstError(`${this.address} is no settee`)
+    if (vendor !== VENDOR || uuid === null) throw new PrimaryChangedError(`${this.address} is no settee`)
     return uuid
   }
 
@@ -78,7 +78,7 @@ export class First {
   }
 
   /** The settings that a standby takes, with secrets. @throws PeerError; `not_found` from a settee without them */
-  async settings(signal: AbortSignal): Promise<FirstSettings> {
+  async settings(signal: AbortSignal): Promise<PrimarySettings> {
     const { settings, sealing_key, damaged } = await this.#read('/_settee/standby/settings', {}, signal)
     return {
       settings: configOf(settings),

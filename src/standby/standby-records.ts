@@ -1,83 +1,84 @@
 /**
- * What a standby knows of its first, in records of the server, so that it survives a restart. The record holds the
- * credentials for the first; no answer, log line or list shows it.
+ * What a standby knows of its primary, in records of the server, so that it survives a restart. The record holds the
+ * credentials for the primary; no answer, log line or list shows it.
  */
 import { isJsonObject } from '../core/json.ts'
 import type { Position, RemoteEndpoint } from '../replication/requests/replication-request.ts'
 import { collectRecords, type Records, type RecordWrite, type ServerRecord } from '../storage/records.ts'
 import { acceptsWrites, nextState, type StandbyEvent, type StandbyState } from './standby-state.ts'
 
-export interface Relation {
+/** The record of kind `standby`; its members are named as on disk. */
+export interface StandbyRecord {
   readonly state: Exclude<StandbyState, 'none'>
-  /** The root of the first, with its credentials. */
+  /** The root of the primary, with its credentials. */
   readonly first: RemoteEndpoint
   readonly uuid: string
   /** Why copying has stopped; null unless `halted`. */
   readonly reason: string | null
-  /** An operator has accepted a first whose databases were made anew. */
+  /** An operator has accepted a primary whose databases were made anew. */
   readonly acceptsOthers: boolean
-  /** Where the first's `_db_updates` go on; null: from its end, after all databases are compared. */
+  /** Where the primary's `_db_updates` go on; null: from its end, after all databases are compared. */
   readonly updatesSeq: Position | null
-  /** Time up to which everything of the first is here, in ms since 1970; null: the initial copy is not complete. */
+  /** Time up to which everything of the primary is here, in ms since 1970; null: the initial copy is not complete. */
   readonly syncedAt: number | null
-  /** The keys of settings that came from the first (settings-copy.ts). */
+  /** The keys of settings that came from the primary (settings-copy.ts). */
   readonly settings: readonly string[]
 }
 
-/** What a standby knows of one database of its first. */
+/** What a standby knows of one database of its primary. */
 export interface FollowedDatabase {
   /** Its `instance_start_time`: another one means another database. */
   readonly instance: string
   /** Everything up to here is copied. */
   readonly seq: Position
-  /** How many purges of the first are repeated here. */
+  /** How many purges of the primary are repeated here. */
   readonly purges: number
   /** Revisions that could not be stored here. */
   readonly refused: number
 }
 
-type RelationRecords = Pick<Records, 'listRecords' | 'writeRecords'>
+type RecordStore = Pick<Records, 'listRecords' | 'writeRecords'>
 
 const KIND = 'standby'
 const KEY = 'first'
 const DATABASE_KIND = 'standby-database'
 
-/** The relation of this server to its first, in memory and on disk. */
-export class Relations {
-  readonly #store: RelationRecords
+/** The records of a standby, in memory and on disk. */
+export class StandbyRecords {
+  readonly #store: RecordStore
   readonly #databases: Map<string, FollowedDatabase>
   readonly #listeners = new Set<() => void>()
-  #relation: Relation | null
+  #record: StandbyRecord | null
   #lastWrite: Promise<unknown> = Promise.resolve()
 
   private constructor(
-    store: RelationRecords,
-    relation: Relation | null,
+    store: RecordStore,
+    record: StandbyRecord | null,
     databases: Map<string, FollowedDatabase>,
   ) {
     this.#store = store
-    this.#relation = relation
+    this.#record = record
     this.#databases = databases
   }
 
   /** Reads the records. @throws Error for a damaged record, since a standby must not take writes by mistake */
-  static async open(store: RelationRecords): Promise<Relations> {
+  static async open(store: RecordStore): Promise<StandbyRecords> {
     const [record] = await store.listRecords(KIND, {}, 1)
     const databases = await collectRecords(store, DATABASE_KIND)
-    return new Relations(
+    return new StandbyRecords(
       store,
-      record === undefined ? null : parsed<Relation>(record, 'state'),
+      record === undefined ? null : parsed<StandbyRecord>(record, 'state'),
       new Map(databases.map((each) => [each.key, parsed<FollowedDatabase>(each, 'instance')])),
     )
   }
 
   /** null: this server is no standby. */
-  get current(): Relation | null {
-    return this.#relation
+  get current(): StandbyRecord | null {
+    return this.#record
   }
 
   get state(): StandbyState {
-    return this.#relation?.state ?? 'none'
+    return this.#record?.state ?? 'none'
   }
 
   get acceptsWrites(): boolean {
@@ -92,14 +93,14 @@ export class Relations {
 
   /**
    * Enters the state that an event leads to; durable and in effect when resolved.
-   * @param change what else is recorded with it; of a new relation, all of it
+   * @param change what else is recorded with it; of a new standby, all of it
    * @returns false if the state refuses the event
    */
-  async enter(event: Exclude<StandbyEvent, 'finish'>, change: Partial<Relation> = {}): Promise<boolean> {
+  async enter(event: Exclude<StandbyEvent, 'finish'>, change: Partial<StandbyRecord> = {}): Promise<boolean> {
     return this.#inTurn(async () => {
       const state = nextState(this.state, event)
       if (state === null || state === 'none') return false
-      await this.#write({ ...(this.#relation as Relation), ...change, state })
+      await this.#write({ ...(this.#record as StandbyRecord), ...change, state })
       return true
     })
   }
@@ -111,15 +112,15 @@ export class Relations {
       const databases = [...this.#databases.keys()].map((key) => removal(DATABASE_KIND, key))
       await this.#store.writeRecords([removal(KIND, KEY), ...databases])
       this.#databases.clear()
-      this.#relation = null
+      this.#record = null
       this.#notify()
     })
   }
 
-  /** Records facts beside the state. Does nothing once there is no relation. */
-  async note(change: Partial<Omit<Relation, 'state'>>): Promise<void> {
+  /** Records facts beside the state. Does nothing once this server is no standby. */
+  async note(change: Partial<Omit<StandbyRecord, 'state'>>): Promise<void> {
     await this.#inTurn(async () => {
-      if (this.#relation !== null) await this.#write({ ...this.#relation, ...change })
+      if (this.#record !== null) await this.#write({ ...this.#record, ...change })
     })
   }
 
@@ -129,12 +130,12 @@ export class Relations {
   }
 
   /**
-   * Does nothing once there is no relation: a copy may end after a promotion.
+   * Does nothing once this server is no standby: a copy may end after a promotion.
    * @param followed null: the database is no longer followed
    */
   async noteDatabase(name: string, followed: FollowedDatabase | null): Promise<void> {
     await this.#inTurn(async () => {
-      if (this.#relation === null) return
+      if (this.#record === null) return
       const value = followed === null ? null : JSON.stringify(followed)
       await this.#store.writeRecords([{ kind: DATABASE_KIND, key: name, value }])
       if (followed === null) this.#databases.delete(name)
@@ -142,10 +143,10 @@ export class Relations {
     })
   }
 
-  async #write(relation: Relation): Promise<void> {
-    const isOther = relation.state !== this.#relation?.state
-    await this.#store.writeRecords([{ kind: KIND, key: KEY, value: JSON.stringify(relation) }])
-    this.#relation = relation
+  async #write(record: StandbyRecord): Promise<void> {
+    const isOther = record.state !== this.#record?.state
+    await this.#store.writeRecords([{ kind: KIND, key: KEY, value: JSON.stringify(record) }])
+    this.#record = record
     if (isOther) this.#notify()
   }
 

@@ -1,11 +1,11 @@
-/** What a standby records of its first, and a promotion that a crash interrupts at each write. */
+/** What a standby records of its primary, and a promotion that a crash interrupts at each write. */
 import { pino } from 'pino'
 import t from 'tap'
 import type { Config } from '../../src/config/config.ts'
 import { readServer } from '../../src/replication/requests/replication-request.ts'
-import { Relations } from '../../src/standby/relation.ts'
 import { Standby } from '../../src/standby/standby.ts'
 import { standbyFacts } from '../../src/standby/standby-health.ts'
+import { StandbyRecords } from '../../src/standby/standby-records.ts'
 import type { RecordWrite } from '../../src/storage/records.ts'
 import type { Databases } from '../../src/threads/databases.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
@@ -25,8 +25,8 @@ class FailingRecords extends MemoryRecords {
   }
 }
 
-const FIRST = {
-  first: readServer('http://admin:secret@first:5984'),
+const FOLLOWED = {
+  first: readServer('http://admin:secret@primary:5984'),
   uuid: 'u1',
   reason: null,
   acceptsOthers: false,
@@ -37,36 +37,36 @@ const FIRST = {
 
 async function standbyOver(store: MemoryRecords, adopted: string[]) {
   const databases = { adoptUuid: async (uuid: string) => void adopted.push(uuid) } as unknown as Databases
-  const relations = await Relations.open(store)
+  const records = await StandbyRecords.open(store)
   const config = {} as Config
-  return new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
+  return new Standby({ records, databases, config, logger: pino({ level: 'silent' }) })
 }
 
-t.test('the relation survives a restart, and its reports do not show the password', async (t) => {
+t.test('the record survives a restart, and its reports do not show the password', async (t) => {
   const store = new MemoryRecords()
-  const relations = await Relations.open(store)
-  t.ok(relations.acceptsWrites)
-  t.equal(await relations.enter('promote'), false)
-  t.ok(await relations.enter('follow', FIRST))
-  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 2 })
-  await relations.enter('halt', { reason: 'notes was restored' })
+  const records = await StandbyRecords.open(store)
+  t.ok(records.acceptsWrites)
+  t.equal(await records.enter('promote'), false)
+  t.ok(await records.enter('follow', FOLLOWED))
+  await records.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 2 })
+  await records.enter('halt', { reason: 'notes was restored' })
   const again = await standbyOver(store, [])
   t.notOk(again.acceptsWrites)
   const report = again.report()
   t.match(report, { state: 'halted', databases: 1, refused: 2, reason: 'notes was restored' })
-  t.equal(report.first, 'http://first:5984/')
+  t.equal(report.first, 'http://primary:5984/')
   t.notMatch(JSON.stringify(report), /secret/)
 })
 
 t.test('what ends after a promotion leaves nothing behind', async (t) => {
   const store = new MemoryRecords()
-  const relations = await Relations.open(store)
-  await relations.enter('follow', FIRST)
-  await relations.enter('promote')
-  await relations.finish()
-  await relations.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 0 })
-  t.equal(relations.databases().size, 0)
-  t.equal((await Relations.open(store)).databases().size, 0)
+  const records = await StandbyRecords.open(store)
+  await records.enter('follow', FOLLOWED)
+  await records.enter('promote')
+  await records.finish()
+  await records.noteDatabase('notes', { instance: '1', seq: '4-abc', purges: 0, refused: 0 })
+  t.equal(records.databases().size, 0)
+  t.equal((await StandbyRecords.open(store)).databases().size, 0)
 })
 
 t.test('a promotion that ends at any of its writes is finished by the next start', async (t) => {
@@ -77,7 +77,7 @@ t.test('a promotion that ends at any of its writes is finished by the next start
       writes += 1
       if (isBroken && writes === failing) throw new Error('crashed')
     })
-    await (await Relations.open(store)).enter('follow', FIRST)
+    await (await StandbyRecords.open(store)).enter('follow', FOLLOWED)
     writes = 0
     isBroken = true
     const adopted: string[] = []
@@ -103,32 +103,32 @@ t.test(
   async (t) => {
     const store = new MemoryRecords()
     await store.writeRecords([{ kind: 'standby', key: 'first', value: '{}' }])
-    await t.rejects(Relations.open(store), /damaged/)
+    await t.rejects(StandbyRecords.open(store), /damaged/)
   },
 )
 
 t.test('a server in hosted mode is no standby', async (t) => {
-  const relations = await Relations.open(new MemoryRecords())
+  const records = await StandbyRecords.open(new MemoryRecords())
   const config = { isHosted: true } as Config
   const databases = {} as Databases
-  const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
-  await t.rejects(standby.follow({ url: 'http://admin:secret@first:5984', again: false }), /hosted mode/)
+  const standby = new Standby({ records, databases, config, logger: pino({ level: 'silent' }) })
+  await t.rejects(standby.follow({ url: 'http://admin:secret@primary:5984', again: false }), /hosted mode/)
   t.ok(standby.acceptsWrites)
 })
 
 t.test('a server whose engine has no files is no standby: it could set nothing aside', async (t) => {
-  const relations = await Relations.open(new MemoryRecords())
+  const records = await StandbyRecords.open(new MemoryRecords())
   const databases = { copies: null } as Databases
   const config = { isHosted: false } as Config
-  const standby = new Standby({ relations, databases, config, logger: pino({ level: 'silent' }) })
-  const following = standby.follow({ url: 'http://admin:secret@first:5984', again: false })
+  const standby = new Standby({ records, databases, config, logger: pino({ level: 'silent' }) })
+  const following = standby.follow({ url: 'http://admin:secret@primary:5984', again: false })
   await t.rejects(following, { code: 'no_copies', reason: /its store makes the copies/ })
 })
 
 t.test('the health of a standby', async (t) => {
   const fine = {
     state: 'following',
-    first: 'http://first:5984/',
+    first: 'http://primary:5984/',
     lagSeconds: 3,
     databases: 2,
     waiting: 0,
@@ -140,9 +140,9 @@ t.test('the health of a standby', async (t) => {
   t.same(standbyFacts({ ...fine, state: 'none' }, 60), [])
   t.match(standbyFacts(fine, 60), [{ name: 'standby', ok: true, lag: 3 }])
   t.equal(reasonOf({ state: 'halted', reason: 'x' }), 'The standby has stopped following: x.')
-  t.equal(reasonOf({ lagSeconds: null }), 'The first copy is not complete.')
-  t.equal(reasonOf({ lagSeconds: 61, reason: 'down' }), 'The standby is 61 s behind its first (down).')
+  t.equal(reasonOf({ lagSeconds: null }), 'The initial copy is not complete.')
+  t.equal(reasonOf({ lagSeconds: 61, reason: 'down' }), 'The standby is 61 s behind its primary (down).')
   const failures = [{ database: 'a', reason: 'full' }]
-  t.equal(reasonOf({ lagSeconds: 99, failures }), 'The standby is 99 s behind its first (a: full).')
+  t.equal(reasonOf({ lagSeconds: 99, failures }), 'The standby is 99 s behind its primary (a: full).')
   t.match(reasonOf({ refused: 2 }), /^2 revisions could not/)
 })
