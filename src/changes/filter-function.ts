@@ -30,7 +30,7 @@ import {
   type Row,
   type RowParts,
   readParts,
-  touchesOf,
+  readSetOf,
 } from './rows.ts'
 
 /** A document that may pass the filter. */
@@ -111,8 +111,8 @@ async function readBatch(
 ): Promise<Batch> {
   const maxDocs = Math.min(size, MAX_DOCS, Math.max(MIN_DOCS, limit))
   const ancestry = options.style === 'all_docs' ? 'leaves' : 'winner'
-  const touches = { ...touchesOf(options), ...bodiesOf(options), branches: true, ancestry } as const
-  const paging = { limit: maxDocs, chars: BATCH_TEXT, touches }
+  const readSet = { ...readSetOf(options), ...bodiesOf(options), branches: true, ancestry } as const
+  const paging = { limit: maxDocs, chars: BATCH_TEXT, readSet }
   const page = await store.readChanges(range, paging, (doc) => candidateOf(doc, options))
   requireMember(user, page.view.security)
   const candidates = firstCandidates(page.rows, maxDocs)

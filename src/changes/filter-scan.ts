@@ -11,7 +11,7 @@ import { compileSelector, type Selector } from '../query/selector.ts'
 import { findLeaf } from '../revisions/branch-index.ts'
 import { parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
-import type { Touches } from '../storage/touches.ts'
+import type { ReadSet } from '../storage/read-set.ts'
 import { type PlainFilter, plainFilter } from './plain-filter.ts'
 import {
   bodiesOf,
@@ -27,7 +27,7 @@ import {
   PAGE_TEXT,
   type Row,
   readRow,
-  touchesOf,
+  readSetOf,
 } from './rows.ts'
 
 /** Decides which revisions of a document pass while the feed is read. */
@@ -37,7 +37,7 @@ interface RevisionFilter {
   /** Decides a revision; from then on, `passing` knows the result. */
   readonly decideLong?: (revision: LongRevision) => Promise<void>
   /** The parts of a document that the filter reads. */
-  readonly touches: Touches
+  readonly readSet: ReadSet
 }
 
 /** A revision that is too long to be decided in one step. */
@@ -106,13 +106,13 @@ export async function scanFiltered(
 async function scanOnce(
   store: FeedReader,
   { options, limit, range }: FeedSearch,
-  { passing, touches }: RevisionFilter,
+  { passing, readSet }: RevisionFilter,
 ): Promise<FeedRows | LongRevision> {
   const maxRows = Math.min(limit, PAGE_ROWS)
   const paging = {
     limit: Math.min(MAX_SCANNED, Math.max(MIN_SCANNED, 2 * maxRows)),
     chars: MAX_SCANNED_CHARS,
-    touches,
+    readSet,
   }
   const page = await store.readChanges(range, paging, (doc): Scanned => {
     const revs = passing(doc)
@@ -156,7 +156,7 @@ function selectRows(
 
 function designFilter(options: ChangesOptions): RevisionFilter {
   const passing = (doc: DocState) => (isDesignId(doc.id) ? listedRevs(doc, options) : [])
-  return { passing, touches: touchesOf(options) }
+  return { passing, readSet: readSetOf(options) }
 }
 
 function nativeFilter(filter: PlainFilter, options: ChangesOptions): RevisionFilter {
@@ -164,7 +164,7 @@ function nativeFilter(filter: PlainFilter, options: ChangesOptions): RevisionFil
     listedRevs(doc, options).filter((rev) =>
       filter({ _id: doc.id, _rev: rev, _deleted: isDeleted(doc, rev) || undefined }),
     )
-  return { passing, touches: touchesOf(options) }
+  return { passing, readSet: readSetOf(options) }
 }
 
 /** Reads the branches only if necessary, since that loads them. */
@@ -176,7 +176,7 @@ function isDeleted(doc: DocState, rev: string): boolean {
 /** A selector sees a revision as GET returns it. As in CouchDB, with `main_only` it also sees the conflicts. */
 function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFilter {
   const conflicts = options.style === 'main_only' && selector.mentions('_conflicts')
-  const touches = touchesOf(options)
+  const readSet = readSetOf(options)
   /** Verdicts on long revisions, by revision and document id. */
   const verdicts = new Map<string, boolean>()
   const predicate = (value: unknown): boolean => {
@@ -209,6 +209,6 @@ function selectorFilter(selector: Selector, options: ChangesOptions): RevisionFi
     decideLong: async ({ key, text }) => {
       verdicts.set(key, predicate(await parseInSteps(text)))
     },
-    touches: { ...touches, ...bodiesOf(options), branches: touches.branches || conflicts },
+    readSet: { ...readSet, ...bodiesOf(options), branches: readSet.branches || conflicts },
   }
 }

@@ -16,8 +16,8 @@ import {
   PAGE_TEXT,
   type Row,
   readRow,
+  readSetOf,
   runsFunction,
-  touchesOf,
 } from './rows.ts'
 
 /**
@@ -183,6 +183,6 @@ function readPart(
       requireMember(user, view.security)
       return doc?.seq === seqs.get(id) ? readRow(doc as NonNullable<typeof doc>, options) : null
     },
-    touchesOf(options),
+    readSetOf(options),
   )
 }

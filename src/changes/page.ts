@@ -18,7 +18,7 @@ import {
   PAGE_ROWS,
   PAGE_TEXT,
   readRow,
-  touchesOf,
+  readSetOf,
 } from './rows.ts'
 import { readSince } from './since.ts'
 
@@ -118,7 +118,7 @@ async function locate(
 /** The rows of all documents of the range, up to the length of a page. */
 export async function scanRows(store: FeedReader, { options, limit, range }: FeedSearch): Promise<FeedRows> {
   const chars = scanBytes(PAGE_TEXT)
-  const paging = { limit: Math.min(limit, PAGE_ROWS), chars, touches: touchesOf(options) }
+  const paging = { limit: Math.min(limit, PAGE_ROWS), chars, readSet: readSetOf(options) }
   const page = await store.readChanges(range, paging, (doc) => readRow(doc, options))
   // Only rows with many leaves are much longer than their bodies.
   const rows = firstRows(page.rows, 2 * chars)

@@ -7,8 +7,8 @@ import { type RenderedDocument, renderDocument, renderInTexts } from '../documen
 import { trimFields } from '../query/projection.ts'
 import { leafRevs } from '../revisions/branch.ts'
 import type { DatabaseStore, DocState, StoreView } from '../storage/engine.ts'
+import type { ReadSet } from '../storage/read-set.ts'
 import { sequenceTokens } from '../storage/sequence.ts'
-import type { Touches } from '../storage/touches.ts'
 
 /** How rows are framed: protocol.md 5.3. `json` puts `,\r\n` between rows; `lines` and `events` end each row. */
 export type Framing = 'json' | 'lines' | 'events'
@@ -75,7 +75,7 @@ export const PAGE_ROWS = 2000
 export const PAGE_TEXT = 512 * 1024
 
 /** The parts of a document that {@link readRow} reads. */
-export function touchesOf(options: ChangesOptions): Touches {
+export function readSetOf(options: ChangesOptions): ReadSet {
   const { style, includeDocs, conflicts } = options
   return {
     body: includeDocs,
@@ -102,7 +102,7 @@ export function firstRows<T extends { readonly members: string }>(
 }
 
 /** The bodies of the revisions that a filter decides on: those of {@link listedRevs}. */
-export function bodiesOf({ style }: Pick<ChangesOptions, 'style'>): Touches {
+export function bodiesOf({ style }: Pick<ChangesOptions, 'style'>): ReadSet {
   return { body: true, bodies: style === 'all_docs' }
 }
 

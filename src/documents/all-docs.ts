@@ -6,8 +6,8 @@ import { quoted } from '../core/json.ts'
 import { checkSoughtId } from '../core/partitions.ts'
 import type { UserCtx } from '../core/types.ts'
 import type { DatabaseStore, DocState, LocalDoc } from '../storage/engine.ts'
+import type { ReadSet } from '../storage/read-set.ts'
 import { sequenceToken } from '../storage/sequence.ts'
-import type { Touches } from '../storage/touches.ts'
 import {
   allDocsQueriesOf,
   allDocsQuery,
@@ -182,7 +182,7 @@ async function* rangeRows(
   const yielder = new Yielder()
   while (range !== null && left > 0) {
     await yielder.yieldIfDue()
-    const paging = { limit: Math.min(CHUNK_ROWS, left), chars: CHUNK_CHARS, touches: touchesOf(query) }
+    const paging = { limit: Math.min(CHUNK_ROWS, left), chars: CHUNK_CHARS, readSet: readSetOf(query) }
     const { rows, more } = await store.readRange(range, paging, (doc, view) => {
       requireMember(user, view.security)
       return liveRow(doc, options)
@@ -194,7 +194,7 @@ async function* rangeRows(
   }
 }
 
-function touchesOf({ includeDocs = false, conflicts = false }: IdQuery): Touches {
+function readSetOf({ includeDocs = false, conflicts = false }: IdQuery): ReadSet {
   return { body: includeDocs, branches: includeDocs && conflicts }
 }
 
@@ -320,7 +320,7 @@ function rowsOfIds(
       const value = `"rev":${quoted(doc.rev)},"deleted":true`
       return { id: doc.id, text: row(doc.id, value, query.includeDocs ? 'null' : '') }
     },
-    touchesOf(query),
+    readSetOf(query),
     CHUNK_CHARS,
   )
 }

@@ -9,7 +9,7 @@ import { checkDesignDoc, languageOf } from './design-docs.ts'
 
 /** After so many broken functions the search ends: each may take as long as a function may run. */
 const MAX_FOUND = 10
-const PAGE = { limit: 10, chars: 1024 * 1024, touches: { body: true } } as const
+const PAGE = { limit: 10, chars: 1024 * 1024, readSet: { body: true } } as const
 const VALIDATE = 'validate_doc_update'
 
 /**

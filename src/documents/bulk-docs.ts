@@ -12,7 +12,7 @@ import type { DatabaseStore } from '../storage/engine.ts'
 import type { Body, DocumentRules, RuledWrite } from './database.ts'
 import { remeasured } from './document-policy.ts'
 import { decideEdits, replicatedPath } from './edit.ts'
-import { touchesOfEdits } from './edit-touches.ts'
+import { readSetOfEdits } from './edit-read-set.ts'
 import { checkNewAttachmentNames } from './incoming-attachments.ts'
 import { type IncomingDoc, namedRev, readSplit } from './incoming-document.ts'
 import { checkLocal } from './local-docs.ts'
@@ -215,7 +215,7 @@ async function checkStubs(store: DatabaseStore, { id, doc }: BulkRow, newEdits: 
       const [result] = decideEdits(id, state, view.revsLimit, edits).result
       if (result instanceof CouchError && result.code === 'missing_stub') throw result
     },
-    touchesOfEdits(edits, false),
+    readSetOfEdits(edits, false),
   )
 }
 

@@ -16,7 +16,7 @@ const MAX_CHARS = 1_048_576
 /** Characters of the revisions of one document at most. */
 const MAX_ROW_CHARS = SHOWN * 520
 /** Bodies are not read: `chars` is there so that the time also ends a page ({@link Paging.chars}). */
-const PAGE = { chars: 1024, touches: { branches: true } }
+const PAGE = { chars: 1024, readSet: { branches: true } }
 const BOOKMARK = /^\d{1,15}$/
 
 /** The JSON of {@link Database.conflicts}. */

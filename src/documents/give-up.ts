@@ -183,14 +183,14 @@ async function decided<R>(
   id: string,
   decide: (doc: DocState | null) => { readonly result: R; readonly write?: PurgeWrite },
 ): Promise<R> {
-  const touches = {
+  const readSet = {
     branches: true,
     ancestry: 'leaves',
     bodies: true,
     revisions: true,
     retained: true,
   } as const
-  const [outcome] = (await store.purgeDocs([{ id, touches, salvages: true, decide }])) as [Outcome<R>]
+  const [outcome] = (await store.purgeDocs([{ id, readSet, salvages: true, decide }])) as [Outcome<R>]
   if ('result' in outcome) return outcome.result
   throw 'error' in outcome ? outcome.error : new CouchError('contended')
 }

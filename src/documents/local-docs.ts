@@ -90,7 +90,7 @@ function localUpdate(
 ): LocalUpdate<LocalResult> {
   return {
     id,
-    decide: (stored, view, wasMet) => {
+    decide: (stored, view, wasChecked) => {
       requireMember(user, view.security)
       rules?.checkWriter(user, id, view.security, stored !== null)
       if (doc.deleted) {
@@ -104,13 +104,13 @@ function localUpdate(
         onLost()
         return { result: new LostUpdates() }
       }
-      const claim = view.wasRestored && !wasMet ? claimOf(doc.body, view, copied) : null
-      if (claim === 'unproven') return { result: restoredError(), met: true }
+      const claim = view.wasRestored && !wasChecked ? claimOf(doc.body, view, copied) : null
+      if (claim === 'unproven') return { result: restoredError(), checked: true }
       const rev = Number(namedRev(doc)?.id ?? 0) + 1
       return {
         result: { rev: `0-${rev}`, deleted: false },
         write: { rev, body: doc.body },
-        met: claim === 'begun',
+        checked: claim === 'begun',
       }
     },
   }

@@ -4,7 +4,7 @@ import { Yielder } from '../core/event-loop.ts'
 import type { UserCtx } from '../core/types.ts'
 import { parseRev, type Rev } from '../revisions/rev.ts'
 import type { DocState, StoreView } from '../storage/engine.ts'
-import { namedRevisions, type Touches } from '../storage/touches.ts'
+import { namedRevisions, type ReadSet } from '../storage/read-set.ts'
 import type { DocumentReader, OpenOptions } from './database.ts'
 import {
   documentPart,
@@ -94,7 +94,7 @@ export async function readFirstPages(
       body: true,
       branches: true,
       ...(all.some(({ render }) => render.revs) && { ancestry: 'leaves' }),
-      of: (place) => ({ ...pathTouches(all[place]?.render), ...firstTouches(all[place]?.revs) }),
+      of: (place) => ({ ...pathReadSet(all[place]?.render), ...revsReadSet(all[place]?.revs) }),
     },
     PAGE_CHARS,
   )
@@ -103,12 +103,12 @@ export async function readFirstPages(
 }
 
 /** What the paths of revisions need. */
-function pathTouches({ revs, attsSince }: RevisionsRequest['render'] = {}): Touches {
+function pathReadSet({ revs, attsSince }: RevisionsRequest['render'] = {}): ReadSet {
   return revs || attsSince !== undefined ? { ancestry: 'leaves' } : {}
 }
 
 /** The revisions that the first page looks up. */
-function firstTouches(revs: RevisionsRequest['revs'] = 'all'): Touches {
+function revsReadSet(revs: RevisionsRequest['revs'] = 'all'): ReadSet {
   if (revs === 'all') return {}
   const named = namedRevisions(revs.slice(0, LOOKUPS))
   return { ...named, revs: named.revs?.slice(0, PAGE_ROWS) }
@@ -171,13 +171,13 @@ async function readPage(
   before: RevisionsProgress | null,
 ): Promise<RevisionsProgress> {
   const ids = [request.id]
-  const common = { body: true, branches: true, ...pathTouches(request.render) }
+  const common = { body: true, branches: true, ...pathReadSet(request.render) }
   if (before === null) {
     const first = (doc: DocState | null, _id: string, view: StoreView) => {
       requireMember(user, view.security)
       return firstPage(doc, request, view)
     }
-    const [page] = await store.readDocs(ids, first, { ...common, ...firstTouches(request.revs) })
+    const [page] = await store.readDocs(ids, first, { ...common, ...revsReadSet(request.revs) })
     return page as RevisionsProgress
   }
   const { plan, done } = before

@@ -8,7 +8,7 @@ import { leafRev, sortLeaves } from '../revisions/branch.ts'
 import { isKnown, leavesBelow } from '../revisions/branch-index.ts'
 import { formatRev, parseRev } from '../revisions/rev.ts'
 import type { DocState } from '../storage/engine.ts'
-import { type DocTouches, namedRevisions } from '../storage/touches.ts'
+import { type DocReadSet, namedRevisions } from '../storage/read-set.ts'
 import type {
   AttachmentAnswer,
   DocumentReader,
@@ -72,15 +72,15 @@ export async function openParts(
         document: renderInTexts(state, rev, form, { ...render, revsLimit: view.revsLimit }),
       }
     },
-    touchesOf(options, render),
+    readSetOf(options, render),
   )
   if (opened === undefined) throw new CouchError('not_found')
   return inBytes(opened.etag, opened.document)
 }
 
-const WINNER: DocTouches = { body: true, branches: true }
+const WINNER: DocReadSet = { body: true, branches: true }
 
-function touchesOf({ rev, latest }: OpenOptions, { revs, revsInfo, attsSince }: RenderOptions): DocTouches {
+function readSetOf({ rev, latest }: OpenOptions, { revs, revsInfo, attsSince }: RenderOptions): DocReadSet {
   const hasPath = revs || revsInfo || attsSince !== undefined || latest
   if (rev === undefined) {
     return hasPath ? { body: true, branches: true, ancestry: 'winner', revisions: revsInfo } : WINNER
@@ -173,7 +173,7 @@ export async function openAttachment(
       const { type, length, encoding, storedLength, digest, blob } = found
       return { type, length, encoding, storedLength, digest, blob }
     },
-    touchesOf(rev === undefined ? {} : { rev }, {}),
+    readSetOf(rev === undefined ? {} : { rev }, {}),
   )
   return answer as AttachmentAnswer
 }

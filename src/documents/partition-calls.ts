@@ -47,9 +47,9 @@ export function documentReader(store: DocumentReader): DocumentReader {
   return {
     partitioned: true,
     view: () => store.view(),
-    readDocs: async (ids, read, touches, chars) => {
+    readDocs: async (ids, read, readSet, chars) => {
       for (const id of ids) checkSoughtId(id)
-      return store.readDocs(ids, read, touches, chars)
+      return store.readDocs(ids, read, readSet, chars)
     },
     readLocals: (ids) => store.readLocals(ids),
     readBlob: (blob, offset, length) => store.readBlob(blob, offset, length),

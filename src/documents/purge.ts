@@ -64,7 +64,7 @@ async function purge(store: DatabaseStore, user: UserCtx, body: Body, limits: Li
 function purgeUpdate(id: string, revs: readonly string[]): PurgeUpdate<readonly string[]> {
   return {
     id,
-    touches: { branches: true, ancestry: 'leaves', revisions: true, retained: true },
+    readSet: { branches: true, ancestry: 'leaves', revisions: true, retained: true },
     decide: (doc) => decidePurge(doc, revs),
   }
 }

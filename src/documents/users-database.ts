@@ -66,12 +66,12 @@ function usersReader(store: DatabaseStore, user: UserCtx, rules: () => Rules): D
   return {
     partitioned: store.partitioned,
     view: () => store.view(),
-    readDocs: (ids, read, touches, chars) =>
+    readDocs: (ids, read, readSet, chars) =>
       store.readDocs(
         ids,
         (doc, id, view, place) =>
           read(visibleDocument(doc, user, id, view.security, publicFields), id, view, place),
-        touches,
+        readSet,
         chars,
       ),
     readLocals: async (ids) => {
@@ -100,7 +100,7 @@ class AuthDesign {
       {
         id: AUTH_DESIGN_ID,
         bytes: AUTH_DESIGN_BODY.length,
-        touches: { branches: true, ancestry: 'winner' },
+        readSet: { branches: true, ancestry: 'winner' },
         decide: (state, view) =>
           state !== null && !state.deleted
             ? { result: [] }

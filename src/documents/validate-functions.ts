@@ -251,7 +251,7 @@ export class ValidateFunctions {
     let designVersion: number | null = null
     for (;;) {
       await yielder.yieldIfDue()
-      const paging = { limit: PAGE_ROWS, chars: PAGE_CHARS, touches: { body: true } }
+      const paging = { limit: PAGE_ROWS, chars: PAGE_CHARS, readSet: { body: true } }
       const { rows, more, view } = await this.#store.readRange(range, paging, (doc) => ({
         id: doc.id,
         found: this.#functionOf(doc),

@@ -26,7 +26,7 @@ import {
   withinSpace,
 } from './document-policy.ts'
 import { decideEdits, type Edit, type EditResult } from './edit.ts'
-import { touchesOfEdits } from './edit-touches.ts'
+import { readSetOfEdits } from './edit-read-set.ts'
 import { type LocalEdit, updateLocals } from './local-docs.ts'
 import { databaseRole, requireDatabaseAdmin, requireMember } from './security.ts'
 import {
@@ -333,11 +333,11 @@ function documentUpdate(
   const rules = edits.some(({ isRepair }) => isRepair) ? undefined : checks.documentRules
   const isAttachment = edits.some(({ attachment }) => attachment !== undefined)
   const mayBeRefused = checks.shortage(user) !== null || isNearLimit
-  const touches = touchesOfEdits(edits, mayBeRefused || attempt.readsOld(id))
+  const readSet = readSetOfEdits(edits, mayBeRefused || attempt.readsOld(id))
   return {
     id,
     bytes: edits.reduce((sum, edit) => sum + editBytes(edit), 0),
-    touches: rules?.checkStored === undefined ? touches : { ...touches, body: true },
+    readSet: rules?.checkStored === undefined ? readSet : { ...readSet, body: true },
     decide: (doc, view) => {
       requireMember(user, view.security)
       const { security } = view

@@ -183,7 +183,7 @@ export class TenantAccounts {
   delete(name: string): Promise<object> {
     return this.#deletions.run(name, async () => {
       await this.checkExists(name)
-      await this.#options.tenants.change(name, { isLeaving: true })
+      await this.#options.tenants.change(name, { isBeingDeleted: true })
       const done = await this.#claimed(name, () => this.#remove(name))
       if (done === null) throw new CouchError('unavailable')
       return done
@@ -219,7 +219,7 @@ export class TenantAccounts {
    */
   async resume(isOver: () => boolean): Promise<string[]> {
     const done: string[] = []
-    for await (const name of this.#options.tenants.leaving()) {
+    for await (const name of this.#options.tenants.beingDeleted()) {
       if (isOver()) break
       const removed = await this.#deletions.run(name, () => this.#claimed(name, () => this.#remove(name)))
       if (removed !== null) done.push(name)
@@ -251,8 +251,11 @@ function nameConflict(): CouchError {
   return new CouchError('conflict', 'There is already an account with this name.')
 }
 
-function shownState({ isSuspended, isLeaving }: Pick<TenantState, 'isSuspended' | 'isLeaving'>): object {
-  return { suspended: isSuspended, ...(isLeaving && { deleting: true }) }
+function shownState({
+  isSuspended,
+  isBeingDeleted,
+}: Pick<TenantState, 'isSuspended' | 'isBeingDeleted'>): object {
+  return { suspended: isSuspended, ...(isBeingDeleted && { deleting: true }) }
 }
 
 function byBytes(a: string, b: string): number {

@@ -19,7 +19,7 @@ import {
 
 const KIND = 'tenant'
 /** Accounts whose deletion has begun; the key is their name. */
-const LEAVING = 'tenant_leaving'
+const BEING_DELETED = 'tenant_leaving'
 /** Tenants that are remembered: a few megabytes. */
 const MAX_REMEMBERED = 20_000
 /** Characters of a name that is remembered. */
@@ -31,16 +31,16 @@ interface Tenant {
   readonly quota: QuotaOverrides
   readonly isSuspended: boolean
   /** Its deletion has begun, and continues until it is done. */
-  readonly isLeaving: boolean
+  readonly isBeingDeleted: boolean
 }
 
-const ORDINARY: Tenant = { quota: {}, isSuspended: false, isLeaving: false }
+const ORDINARY: Tenant = { quota: {}, isSuspended: false, isBeingDeleted: false }
 
 /** A change; absent members stay as they are. */
 interface TenantChange {
   readonly quota?: QuotaChange
   readonly isSuspended?: boolean
-  readonly isLeaving?: boolean
+  readonly isBeingDeleted?: boolean
 }
 
 /** What the record of an account says, or the lack of one. */
@@ -163,7 +163,7 @@ export class Tenants {
       const after = next(readTenant(text))
       const isDone = await this.#records.writeRecords([
         { kind: KIND, key: account, value: written(after), expected: text },
-        { kind: LEAVING, key: account, value: after.isLeaving ? '' : null },
+        { kind: BEING_DELETED, key: account, value: after.isBeingDeleted ? '' : null },
       ])
       if (isDone) return
     }
@@ -171,8 +171,8 @@ export class Tenants {
   }
 
   /** Accounts whose deletion has begun and is not done. */
-  async *leaving(): AsyncGenerator<string> {
-    for await (const { key } of allRecords(this.#records, LEAVING)) yield key
+  async *beingDeleted(): AsyncGenerator<string> {
+    for await (const { key } of allRecords(this.#records, BEING_DELETED)) yield key
   }
 
   /** Calls the listener with suspended, reactivated and deleted accounts. @returns a function that ends the calls */
@@ -187,18 +187,18 @@ export class Tenants {
 }
 
 function refusalIn(tenant: Tenant): string | null {
-  if (tenant.isLeaving) return 'The account is being deleted.'
+  if (tenant.isBeingDeleted) return 'The account is being deleted.'
   return tenant.isSuspended ? 'The account is suspended. Ask the operator of this server.' : null
 }
 
-function isOrdinary({ quota, isSuspended, isLeaving }: Tenant): boolean {
-  return quota === ORDINARY.quota && !isSuspended && !isLeaving
+function isOrdinary({ quota, isSuspended, isBeingDeleted }: Tenant): boolean {
+  return quota === ORDINARY.quota && !isSuspended && !isBeingDeleted
 }
 
 function written(tenant: Tenant): string | null {
   if (isOrdinary(tenant)) return null
-  const { quota, isSuspended, isLeaving } = tenant
-  return JSON.stringify({ quota: shownQuota(quota), suspended: isSuspended, leaving: isLeaving })
+  const { quota, isSuspended, isBeingDeleted } = tenant
+  return JSON.stringify({ quota: shownQuota(quota), suspended: isSuspended, leaving: isBeingDeleted })
 }
 
 /**
@@ -213,7 +213,7 @@ function readTenant(value: string | null): Tenant {
   return {
     quota: Object.keys(quota).length > 0 ? quota : ORDINARY.quota,
     isSuspended: read.suspended === true,
-    isLeaving: read.leaving === true,
+    isBeingDeleted: read.leaving === true,
   }
 }
 

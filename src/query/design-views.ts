@@ -101,7 +101,7 @@ export async function viewSignatures(store: DatabaseStore): Promise<Set<string>>
   for (let more = true; more; ) {
     const page = await store.readRange(
       { start, end },
-      { limit: DESIGN_DOCS_AT_ONCE, touches: { body: true } },
+      { limit: DESIGN_DOCS_AT_ONCE, readSet: { body: true } },
       (doc) => ({ id: doc.id, rev: doc.rev, source: renderDocument(doc, doc.rev) }),
     )
     for (const doc of page.rows) {

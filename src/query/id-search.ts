@@ -61,7 +61,7 @@ function readPage(
   range: IdRange,
   limit: number,
 ): Promise<Page<{ readonly id: string; readonly text: string | null | undefined }>> {
-  const paging = { limit, chars: PAGE_CHARS, touches: { body: true, branches: conflicts } }
+  const paging = { limit, chars: PAGE_CHARS, readSet: { body: true, branches: conflicts } }
   return store.readRange(range, paging, (doc, view) => {
     requireMember(user, view.security)
     if (isDesignId(doc.id)) return { id: doc.id, text: null }

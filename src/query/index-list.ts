@@ -97,7 +97,7 @@ async function* queryDocuments(store: DatabaseStore): AsyncGenerator<{ id: strin
   for (let more = true; more; ) {
     const page = await store.readRange(
       range,
-      { limit: PAGE_DOCS, chars: PAGE_CHARS, touches: { body: true } },
+      { limit: PAGE_DOCS, chars: PAGE_CHARS, readSet: { body: true } },
       (doc) => ({ id: doc.id, text: doc.body(doc.rev) ?? '' }),
     )
     yield* page.rows.filter(({ text }) => mayHaveIndexes(text))

@@ -76,7 +76,7 @@ async function designDocuments(
   const isInside = after !== undefined && after >= (range.start?.id ?? '')
   const page = await store.readRange(
     isInside ? { ...range, start: { id: after, inclusive: false } } : range,
-    { limit, chars: MAX_CHARS, touches: { body: true } },
+    { limit, chars: MAX_CHARS, readSet: { body: true } },
     (doc) => ({ id: doc.id, rev: doc.rev, text: doc.body(doc.rev) ?? '{}' }),
   )
   return { docs: page.rows, next: page.more ? (page.rows.at(-1)?.id ?? null) : null }

@@ -294,7 +294,7 @@ export class IndexUpdater {
     const { rows, more, view } = await this.#store.readChanges(
       // Later updates have their own turn: a document must not come twice.
       { since, before: last + 1 },
-      { limit: PAGE_DOCS, chars: PAGE_CHARS, touches: { body: true, branches: true } },
+      { limit: PAGE_DOCS, chars: PAGE_CHARS, readSet: { body: true, branches: true } },
       (doc) => ({ id: doc.id, seq: doc.seq, text: this.#textOf(doc) }),
     )
     return { docs: rows, end: more ? (rows.at(-1)?.seq ?? since) : last, seen: view.updateSeq, more }

@@ -23,7 +23,7 @@ export function linkedDocuments(
   user: UserCtx,
   { conflicts, attachments, attEncodingInfo }: ViewQuery,
 ): (rows: readonly IndexRow[]) => AsyncGenerator<string[]> {
-  const touches = { body: true, branches: conflicts }
+  const readSet = { body: true, branches: conflicts }
   const options = { conflicts, attachments, attEncodingInfo }
   const render = (doc: DocState | null, rev: string | undefined): RenderedDocument | string | null => {
     return unlessDamaged(() => {
@@ -48,7 +48,7 @@ export function linkedDocuments(
           requireMember(user, view.security)
           return (revsOf.get(id) ?? []).map((rev) => [nameOf({ id, rev }), render(doc, rev)] as const)
         },
-        { ...touches, of: (place) => ({ revs: namedRevs(revsOf.get(ids[place] as string)) }) },
+        { ...readSet, of: (place) => ({ revs: namedRevs(revsOf.get(ids[place] as string)) }) },
       )
       const texts = await wholeTexts(store, read.flat())
       const docs = links.map((link) => (link === null ? 'null' : (texts.get(nameOf(link)) ?? 'null')))

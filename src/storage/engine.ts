@@ -5,7 +5,7 @@
  * Rules for every engine, which test/storage/conformance.ts checks:
  * - A promise of a write resolves only after the write is durable; a write that rejects has left no trace.
  * - The callbacks (`decide`, `read`) are synchronous and pure. An engine may call them more than once, and only the outcome
- *   of the last call counts, which is always made on the state that the write or the read meets. `touches` declare what they read; an engine loads the rest
+ *   of the last call counts, which is always made on the state that the write or the read meets. `readSet` declare what they read; an engine loads the rest
  *   when it is missed, and calls again.
  * - The arguments of a callback are valid only until it returns.
  * - No lock is held while an engine waits for its caller: between two calls nothing is locked, and a callback cannot wait.
@@ -20,10 +20,10 @@ import type { CouchError } from '../core/errors.ts'
 import type { SecurityObject } from '../core/types.ts'
 import type { Branch } from '../revisions/branch.ts'
 import type { BlobReference, BlobUpload } from './blob-leases.ts'
+import type { DocReadSet, ReadSet } from './read-set.ts'
 import type { Epochs } from './sequence.ts'
 import type { StoreEvent } from './store-events.ts'
 import type { forgotten, RememberedPoint } from './token-position.ts'
-import type { DocTouches, Touches } from './touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from './upkeep.ts'
 
 /** A snapshot of a database's own state, consistent with the documents that are passed along with it. */
@@ -89,7 +89,7 @@ export interface StoredAttachment {
 
 export type AttachmentEncoding = 'gzip' | null
 
-/** A document as a callback sees it. Its own row is there; the rest is loaded as {@link Touches} declares. */
+/** A document as a callback sees it. Its own row is there; the rest is loaded as {@link ReadSet} declares. */
 export interface DocState {
   readonly id: string
   /** Its sequence number in the feed. */
@@ -137,7 +137,7 @@ export interface DocUpdate<R, N = never> {
   readonly id: string
   /** The approximate size of the write, in bytes; limits the size of a group commit. */
   readonly bytes: number
-  readonly touches?: Touches
+  readonly readSet?: ReadSet
   /** Pure. A throw rejects this update alone. */
   decide(doc: DocState | null, view: StoreView): Decision<R, N>
 }
@@ -203,7 +203,7 @@ export interface AttachmentWrite {
 /** Removes revisions of one document without a trace (protocol.md 4.7). */
 export interface PurgeUpdate<R> {
   readonly id: string
-  readonly touches?: Touches
+  readonly readSet?: ReadSet
   /** Whether it gets a document whose row is damaged from its leaves, as far as the engine can. Default false. */
   readonly salvages?: boolean
   /** Pure. */
@@ -241,14 +241,14 @@ export interface LocalUpdate<R> {
   readonly id: string
   /**
    * Pure. `write` null deletes.
-   * @param wasMet whether a decision on this id has returned `met` since the database was restored; else false
-   * @returns `met` is remembered, with the write or without one
+   * @param wasChecked whether a decision on this id has returned `checked` since the database was restored; else false
+   * @returns `checked` is remembered, with the write or without one
    */
   decide(
     doc: LocalDoc | null,
     view: StoreView,
-    wasMet: boolean,
-  ): { result: R; write?: { readonly rev: number; readonly body: string } | null; met?: boolean }
+    wasChecked: boolean,
+  ): { result: R; write?: { readonly rev: number; readonly body: string } | null; checked?: boolean }
 }
 
 /** A change of the database's settings. */
@@ -288,7 +288,7 @@ export interface Paging {
    */
   readonly chars?: number
   /** What the callback reads of each document. */
-  readonly touches?: Touches
+  readonly readSet?: ReadSet
 }
 
 /** `since < seq < before`, in the order of the feed or the reverse. */
@@ -337,13 +337,13 @@ export interface DatabaseStore {
   /**
    * Documents by id, in the order of `ids`; null for a document that does not exist.
    * @param read gets the place of the id in `ids`, from 0
-   * @param touches what `read` reads of each document
+   * @param readSet what `read` reads of each document
    * @param chars as {@link Paging.chars}: then there may be fewer results than ids, but at least one
    */
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ): Promise<R[]>
   /** Documents whose winner is not deleted, in the ids' order. */

@@ -4,7 +4,7 @@
  */
 import type { Horizon, TimedVersion } from '../revisions/as-of.ts'
 import type { DatabaseStore, DocState, IdRange, Page, Paging, StoreView } from './engine.ts'
-import type { Touches } from './touches.ts'
+import type { ReadSet } from './read-set.ts'
 
 /** A stored version of a document. */
 export interface StoredVersion extends TimedVersion {
@@ -43,12 +43,12 @@ export interface StoreHorizon extends Horizon {
 }
 
 /** What a callback reads of a document and its versions. */
-export interface HistoryTouches extends Touches {
+export interface HistoryReadSet extends ReadSet {
   readonly versions?: VersionRange
 }
 
 export interface HistoryPaging extends Paging {
-  readonly touches?: HistoryTouches
+  readonly readSet?: HistoryReadSet
 }
 
 export interface HistoryStore {
@@ -58,7 +58,7 @@ export interface HistoryStore {
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocHistory | null, id: string, view: StoreView) => R,
-    touches?: HistoryTouches,
+    readSet?: HistoryReadSet,
   ): Promise<R[]>
   /** Documents in the order of their ids, deleted ones included. */
   readRange<R>(

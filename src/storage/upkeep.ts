@@ -31,13 +31,13 @@ export interface GarbageCounts {
   /** The approximate bytes of revisions that were superseded since the last compaction. */
   readonly supersededBytes: number
   /** The approximate bytes of attachments that a revision names and its successor does not. */
-  readonly looseBytes: number
+  readonly maybeUnreferencedBytes: number
   /** When the oldest retained revision was superseded, in ms since 1970; null if none is retained. */
   readonly oldestRetained: number | null
   /** When the last compaction ended, in ms since 1970; 0 if there was none. */
   readonly compactedAt: number
   /** A compaction is needed in any case: documents were purged, or `revsLimit` was lowered. */
-  readonly isOwed: boolean
+  readonly needsCompaction: boolean
 }
 
 /** What can be read of the retained revisions of a closed database. */

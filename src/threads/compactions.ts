@@ -295,10 +295,10 @@ const EXPIRY_INTERVAL_MS = 20 * 60 * 60 * 1000
  * @param now in ms since 1970
  */
 export function isDue(garbage: GarbageCounts, rules: CompactionRules, now: number): boolean {
-  const { supersededBytes, looseBytes, freeBytes, storedBytes } = garbage
-  const waste = supersededBytes + looseBytes + freeBytes
+  const { supersededBytes, maybeUnreferencedBytes, freeBytes, storedBytes } = garbage
+  const waste = supersededBytes + maybeUnreferencedBytes + freeBytes
   const tolerated = Math.min(rules.bytes, Math.max(MIN_GARBAGE_BYTES, rules.share * storedBytes))
-  return garbage.isOwed || waste > tolerated || isExpired(garbage, rules.keepMs, now)
+  return garbage.needsCompaction || waste > tolerated || isExpired(garbage, rules.keepMs, now)
 }
 
 /**

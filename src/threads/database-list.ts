@@ -21,7 +21,7 @@ interface DatabaseListOptions {
   count(): Promise<number>
   make(entry: DatabaseEntry): DatabaseProxy
   /** Whether a database is being deleted, so that its entry in the catalog no longer counts. */
-  isLeaving(name: string): boolean
+  isBeingDeleted(name: string): boolean
   /** Waits until nobody creates, deletes or replaces the database. */
   whenIdle(name: string): Promise<void>
   /** Another opener has deleted or replaced a database. */
@@ -81,7 +81,7 @@ export class DatabaseList {
   }
 
   #mayExist(name: string): boolean {
-    return isLegalDatabaseName(name) && !this.#options.isLeaving(name)
+    return isLegalDatabaseName(name) && !this.#options.isBeingDeleted(name)
   }
 
   /** As {@link get}, but makes no proxy. */
@@ -89,7 +89,7 @@ export class DatabaseList {
     const known = this.known(name)
     if (known !== undefined) return known.entry
     const entry = this.#mayExist(name) ? await this.#options.find(name) : null
-    return this.#options.isLeaving(name) ? null : entry
+    return this.#options.isBeingDeleted(name) ? null : entry
   }
 
   /** Adds a database of the catalog. @returns its proxy; the present one if there is one of this incarnation */

@@ -301,7 +301,7 @@ export async function unreadable(stores: OpenStores<Readable>): Promise<string[]
 async function isReadable(opened: Promise<Readable>): Promise<boolean> {
   try {
     const { store } = await opened
-    await store.readChanges({ since: 0, descending: true }, { limit: 1, touches: { body: true } }, (doc) => {
+    await store.readChanges({ since: 0, descending: true }, { limit: 1, readSet: { body: true } }, (doc) => {
       doc.body(doc.rev)
     })
     return true

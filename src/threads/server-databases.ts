@@ -50,7 +50,7 @@ export class ServerDatabases implements OwnedDatabases {
   readonly #pool: Pool
   readonly #list: DatabaseList
   /** Databases that are being deleted. */
-  readonly #leaving = new Set<string>()
+  readonly #deleting = new Set<string>()
   /** Incarnations that are being treated as restored, since they have lost updates. */
   readonly #lost = new Set<number>()
   /** Creations, deletions and replacements under way, by database name. */
@@ -128,7 +128,7 @@ export class ServerDatabases implements OwnedDatabases {
       names: (range, limit) => this.#pool.catalog('names', range, limit),
       count: () => this.#pool.catalog('count'),
       make: (entry) => new DatabaseProxy(entry, () => this.#pool.servingThread(entry.name), this.#here),
-      isLeaving: (name) => this.#leaving.has(name),
+      isBeingDeleted: (name) => this.#deleting.has(name),
       whenIdle: (name) => this.#changing.whenIdle(name),
       onGone: (proxy) => this.#leaveDeleted(proxy),
     })
@@ -261,7 +261,7 @@ export class ServerDatabases implements OwnedDatabases {
     return this.#changing.run(name, async () => {
       const proxy = await this.#take(name)
       if (proxy === null) throw new CouchError('no_database')
-      this.#leaving.add(name)
+      this.#deleting.add(name)
       proxy.retire()
       proxy.emit({ type: 'closed' })
       try {
@@ -274,7 +274,7 @@ export class ServerDatabases implements OwnedDatabases {
           throw error
         }
       } finally {
-        this.#leaving.delete(name)
+        this.#deleting.delete(name)
       }
       this.#pool.forget(name)
       this.#notes.remove(name)

@@ -75,11 +75,11 @@ function withoutShortcuts(store: VersionedStore): VersionedStore {
     skipRange: (range, documents) => store.skipRange(range, documents),
     countChanges: (seq) => store.countChanges(seq),
     readLocals: (ids) => store.readLocals(ids),
-    readDocs: (ids, read, touches, chars) =>
+    readDocs: (ids, read, readSet, chars) =>
       store.readDocs(
         ids,
         (doc, id, view, place) => read(doc && withoutShortcut(doc), id, view, place),
-        touches,
+        readSet,
         chars,
       ),
     readRange: (range, paging, read) =>

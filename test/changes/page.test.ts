@@ -202,8 +202,8 @@ t.test('a listed document that is written during the search is sent once, with t
   const store = await openVectors()
   const original = store.readDocs.bind(store)
   let moved = false
-  store.readDocs = async (ids, read, touches, chars) => {
-    const found = await original(ids, read, touches, chars)
+  store.readDocs = async (ids, read, readSet, chars) => {
+    const found = await original(ids, read, readSet, chars)
     if (!moved) await store.updateDocs([put('a')])
     moved = true
     return found

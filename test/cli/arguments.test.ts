@@ -281,7 +281,12 @@ t.test('follow and promote', (t) => {
   const follow = { name: 'follow', data: undefined, json: false, primary: null, again: false, stdin: false }
   const primary = 'http://admin:hunter2@primary:5984'
   t.strictSame(read(['follow']), follow)
-  t.strictSame(read(['follow', primary, '--again', '--stdin']), { ...follow, primary, again: true, stdin: true })
+  t.strictSame(read(['follow', primary, '--again', '--stdin']), {
+    ...follow,
+    primary,
+    again: true,
+    stdin: true,
+  })
   t.strictSame(read(['promote', '--yes', '--data', 'd']), {
     name: 'promote',
     data: 'd',

@@ -12,7 +12,7 @@ import { namesInRange } from '../../src/storage/catalog.ts'
 import type { VersionedStore } from '../../src/storage/history-store.ts'
 import type { CheckStep, OpenOptions, StorageEngine } from '../../src/storage/storage-engine.ts'
 import type { RetainedVersions } from '../../src/storage/upkeep.ts'
-import type { Lend } from '../storage/memory/lending.ts'
+import type { WithDocument } from '../storage/memory/document-scope.ts'
 import { LOCAL, type Network } from '../storage/memory/network.ts'
 import { MemoryOpener, type Mutant } from '../storage/memory/opener.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
@@ -20,15 +20,15 @@ import { SharedMemory } from '../storage/memory/shared.ts'
 import { wearOf } from '../storage/memory/sizes.ts'
 import { begunAnew, emptyState } from '../storage/memory/state.ts'
 import { MemoryStore, type Operate } from '../storage/memory/store.ts'
-import { strictLending } from '../storage/memory/strict.ts'
+import { strictDocuments } from '../storage/memory/strict.ts'
 
 export interface MemoryEngineOptions {
   /** Called before every operation of the engine. An error that it throws acts as a disk fault, unless it is ours. */
   readonly onOperation?: (operation: string) => void
   /** The time, in ms since 1970; by default, the system's. */
   readonly now?: () => number
-  /** How documents are lent to callbacks; by default, only what is declared (memory/strict.ts). */
-  readonly lend?: Lend
+  /** How documents are passed to callbacks; by default, only what is declared (memory/strict.ts). */
+  readonly withDocument?: WithDocument
   /** What it shares with other openers; by default nothing. */
   readonly shared?: SharedMemory
   /** How it reaches the shared state; by default at once. */
@@ -63,7 +63,7 @@ class MemoryEngine implements StorageEngine, TestControls {
   readonly copies = null
   readonly #operate: Operate
   readonly #now: () => number
-  readonly #lend: Lend
+  readonly #withDocument: WithDocument
   readonly #opener: MemoryOpener
   readonly #shared: SharedMemory
   readonly #stores = new Set<MemoryStore>()
@@ -74,7 +74,7 @@ class MemoryEngine implements StorageEngine, TestControls {
     this.capabilities = { durable: false, sharedWriters: network.isShared }
     this.#operate = operate
     this.#now = options.now ?? Date.now
-    this.#lend = options.lend ?? strictLending()
+    this.#withDocument = options.withDocument ?? strictDocuments()
     this.#opener = new MemoryOpener(network, options.mutant)
     this.#shared = shared
     this.#records = new MemoryRecords(shared.records)
@@ -197,7 +197,10 @@ class MemoryEngine implements StorageEngine, TestControls {
     const record = this.#shared.databases.get(name)
     const { incarnation = record?.incarnation } = options
     if (record === undefined || record.incarnation !== incarnation) throw new CouchError('no_database')
-    const store = new MemoryStore(record, this.#operate, this.#lend, { ...options, opener: this.#opener })
+    const store = new MemoryStore(record, this.#operate, this.#withDocument, {
+      ...options,
+      opener: this.#opener,
+    })
     this.#stores.add(store)
     return store
   }

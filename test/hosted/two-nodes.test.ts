@@ -150,7 +150,7 @@ t.test('what one node writes counts in the allowance on the other', async (t) =>
 t.test('a node continues what another has left when it died', async (t) => {
   const { one, two, stored } = await startNodes(t)
   await one.hosted.databases.createOwn('notes', 'anna')
-  await one.hosted.tenants.change('anna', { isLeaving: true })
+  await one.hosted.tenants.change('anna', { isBeingDeleted: true })
   await one.hosted.owners.set('half', { account: 'bert', state: 'making' })
   stored.set('half', { security: null, bytes: 0 })
   const held = await one.claims.take('database half')

@@ -60,10 +60,12 @@ export async function startMemoryServer(
   {
     space,
     onOperation,
-    lend,
+    withDocument,
     shared,
     ...options
-  }: AppOptions & Pick<Services, 'space'> & Pick<MemoryEngineOptions, 'onOperation' | 'lend' | 'shared'> = {},
+  }: AppOptions &
+    Pick<Services, 'space'> &
+    Pick<MemoryEngineOptions, 'onOperation' | 'withDocument' | 'shared'> = {},
 ) {
   const dataDir = await mkdtemp(join(tmpdir(), 'settee-http-'))
   // The mode is read at the start alone.
@@ -82,7 +84,7 @@ export async function startMemoryServer(
   )
   const { databases, before } = await memoryDatabases(config, {
     ...(onOperation && { onOperation }),
-    ...(lend && { lend }),
+    ...(withDocument && { withDocument }),
     ...(shared && { shared, network: sharedNetwork() }),
   })
   const shutdown = new Shutdown()

@@ -1,15 +1,18 @@
-/** PouchDB against an engine as one over a network will be: it lends what is declared alone, and is at times not reached. */
+/** PouchDB against an engine as one over a network will be: it shows only what is declared, and is at times not reached. */
 import t, { type Test } from 'tap'
 import { CouchError } from '../../src/core/errors.ts'
 import { startMemoryServer } from '../http/memory-server.ts'
-import { Misses, strictLending } from '../storage/memory/strict.ts'
+import { Misses, strictDocuments } from '../storage/memory/strict.ts'
 import { type Device, device, remote } from './devices.ts'
 
 const PHOTO = { 'a.txt': { content_type: 'text/plain', data: Buffer.from('photo').toString('base64') } }
 
 async function start(t: Test, options: { readonly onOperation?: (operation: string) => void } = {}) {
   const misses = new Misses()
-  const server = await startMemoryServer(t, {}, () => {}, { ...options, lend: strictLending(misses) })
+  const server = await startMemoryServer(t, {}, () => {}, {
+    ...options,
+    withDocument: strictDocuments(misses),
+  })
   await fetch(`${server.url}/notes`, { method: 'PUT' })
   return { misses, there: remote(`${server.url}/notes`).db }
 }

@@ -12,7 +12,7 @@ type Row = IndexRow & Pick<IndexKey, 'values'>
 export function memoryIndexes(store: DatabaseStore, pageRows = 100): OpenIndex {
   return async (index) => {
     const keyOf = indexKeys(index)
-    const paging = { limit: 100_000, touches: { body: true } }
+    const paging = { limit: 100_000, readSet: { body: true } }
     const page = await store.readRange({}, paging, (doc): Row | null => {
       const key = keyOf(doc.id, renderDocument(doc, doc.rev))
       return key && { id: doc.id, key: key.text, values: key.values }

@@ -1,13 +1,13 @@
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import type { MakeEngine } from './conformance/setup.ts'
 import { runStorageFaultTests, runStorageTests } from './conformance.ts'
-import { type Lend, lend } from './memory/lending.ts'
-import { strictLending } from './memory/strict.ts'
+import { type WithDocument, withDocument } from './memory/document-scope.ts'
+import { strictDocuments } from './memory/strict.ts'
 
 const makeMemoryEngine =
-  (lendBy: Lend): MakeEngine =>
+  (variant: WithDocument): MakeEngine =>
   async (_t, options) => {
-    const engine = memoryEngine({ ...options, lend: lendBy })
+    const engine = memoryEngine({ ...options, withDocument: variant })
     const reopen = async () => {
       await engine.close()
       return engine
@@ -15,6 +15,6 @@ const makeMemoryEngine =
     return { engine, reopen, keptContents: async () => engine.keptContents('notes') }
   }
 
-runStorageTests('memory', makeMemoryEngine(lend))
-runStorageFaultTests('memory', makeMemoryEngine(lend))
-runStorageTests('strict', makeMemoryEngine(strictLending()))
+runStorageTests('memory', makeMemoryEngine(withDocument))
+runStorageFaultTests('memory', makeMemoryEngine(withDocument))
+runStorageTests('strict', makeMemoryEngine(strictDocuments()))

@@ -1,13 +1,13 @@
-/** The engine in memory that lends only what is declared: what it loads, counts and refuses. */
+/** The engine in memory that shows only what is declared: what it loads, counts and refuses. */
 import t from 'tap'
 import type { DocState } from '../../src/storage/engine.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
 import { put } from './conformance/edits.ts'
-import { Misses, strictLending } from './memory/strict.ts'
+import { Misses, strictDocuments } from './memory/strict.ts'
 
 async function openStrict() {
   const misses = new Misses()
-  const engine = memoryEngine({ lend: strictLending(misses) })
+  const engine = memoryEngine({ withDocument: strictDocuments(misses) })
   await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
   await store.updateDocs([put('a', '{"n":1}')])
@@ -25,11 +25,11 @@ t.test('what was not declared is loaded, and counted once', async (t) => {
   t.equal(misses.total, 4)
   const kinds = misses.take().map((site) => /x (\w+):/.exec(site)?.[1])
   t.same(kinds.sort(), ['ancestry', 'attachments', 'branches', 'content'])
-  const touches = { body: true, branches: true, ancestry: 'winner' } as const
-  t.same(await store.readDocs(['a'], content, touches), [read])
-  t.same((await store.readRange({}, { limit: 1, touches }, content)).rows, [read])
+  const readSet = { body: true, branches: true, ancestry: 'winner' } as const
+  t.same(await store.readDocs(['a'], content, readSet), [read])
+  t.same((await store.readRange({}, { limit: 1, readSet }, content)).rows, [read])
   t.same(misses.take(), [])
-  const declared = { ...touches, of: () => ({ revs: ['1-other'] }) }
+  const declared = { ...readSet, of: () => ({ revs: ['1-other'] }) }
   await store.readDocs(['a'], (doc) => [content(doc), doc?.body('1-other')], declared)
   t.same(misses.take(), [])
 })

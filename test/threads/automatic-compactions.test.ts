@@ -8,10 +8,10 @@ const CLEAN: GarbageCounts = {
   storedBytes: 1_000_000,
   freeBytes: 0,
   supersededBytes: 0,
-  looseBytes: 0,
+  maybeUnreferencedBytes: 0,
   oldestRetained: null,
   compactedAt: 0,
-  isOwed: false,
+  needsCompaction: false,
 }
 const WITH_GARBAGE: GarbageCounts = { ...CLEAN, supersededBytes: 900_000 }
 
@@ -146,10 +146,10 @@ const garbage = (some: Partial<GarbageCounts>): GarbageCounts => ({
   storedBytes: 10 * MB,
   freeBytes: 0,
   supersededBytes: 0,
-  looseBytes: 0,
+  maybeUnreferencedBytes: 0,
   oldestRetained: null,
   compactedAt: 0,
-  isOwed: false,
+  needsCompaction: false,
   ...some,
 })
 
@@ -158,13 +158,17 @@ t.test('a compaction is due by garbage, age or request', async (t) => {
     ['nothing to do', {}, false],
     ['a fifth of the file is superseded', { supersededBytes: 2.1 * MB }, true],
     ['less than that', { supersededBytes: 1.9 * MB }, false],
-    ['contents without a reference', { looseBytes: 2.1 * MB }, true],
+    ['contents without a reference', { maybeUnreferencedBytes: 2.1 * MB }, true],
     ['free pages', { freeBytes: 2.1 * MB }, true],
-    ['a fifth in sum', { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, looseBytes: 0.8 * MB }, true],
+    [
+      'a fifth in sum',
+      { freeBytes: 0.8 * MB, supersededBytes: 0.8 * MB, maybeUnreferencedBytes: 0.8 * MB },
+      true,
+    ],
     ['all of a small file, but little', { storedBytes: 0.3 * MB, supersededBytes: 0.2 * MB }, false],
     ['64 MB of a large file', { storedBytes: 10_000 * MB, supersededBytes: 68 * MB }, true],
     ['little of a large file', { storedBytes: 10_000 * MB, supersededBytes: 60 * MB }, false],
-    ['a compaction was requested', { isOwed: true }, true],
+    ['a compaction was requested', { needsCompaction: true }, true],
     ['a retained body is too old', { oldestRetained: NOW - 31 * DAY, compactedAt: NOW - 2 * DAY }, true],
     [
       'a retained body is too old, but the last compaction was today',

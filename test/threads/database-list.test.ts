@@ -11,7 +11,7 @@ import { SharedMemory } from '../storage/memory/shared.ts'
 function listOver(find: (name: string) => Promise<DatabaseEntry | null>, maxOpen = 1) {
   const asked: string[] = []
   const gone: string[] = []
-  const leaving = new Set<string>()
+  const deleting = new Set<string>()
   const list = new DatabaseList({
     maxOpen,
     find: (name) => {
@@ -21,14 +21,14 @@ function listOver(find: (name: string) => Promise<DatabaseEntry | null>, maxOpen
     names: async () => [],
     count: async () => 0,
     make: (entry) => ({ entry, ...entry }) as unknown as DatabaseProxy,
-    isLeaving: (name) => leaving.has(name),
+    isBeingDeleted: (name) => deleting.has(name),
     whenIdle: async () => undefined,
     onGone: (proxy) => {
       gone.push(proxy.name)
       list.leave(proxy.entry)
     },
   })
-  return { list, asked, gone, leaving }
+  return { list, asked, gone, deleting }
 }
 
 t.test('a database is looked up once, and a name that is none never', async (t) => {
@@ -46,7 +46,7 @@ t.test('a change that overtakes a lookup has it repeated; what is being deleted 
   let release = () => {}
   const held = new Promise<void>((resolve) => (release = resolve))
   let incarnation = 1
-  const { list, leaving } = listOver(async (name) => {
+  const { list, deleting } = listOver(async (name) => {
     const seen = incarnation
     if (seen === 1) await held
     return { name, incarnation: seen }
@@ -58,7 +58,7 @@ t.test('a change that overtakes a lookup has it repeated; what is being deleted 
   release()
   t.equal((await looking)?.incarnation, 2)
   list.leave({ name: 'notes', incarnation: 2 })
-  leaving.add('notes')
+  deleting.add('notes')
   t.equal(await list.get('notes'), null)
   t.equal(await list.find('notes'), null)
 })

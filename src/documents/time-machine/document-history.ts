@@ -5,7 +5,7 @@ import type { UserCtx } from '../../core/types.ts'
 import { formatRev, parseRev } from '../../revisions/rev.ts'
 import type {
   DocHistory,
-  HistoryTouches,
+  HistoryReadSet,
   StoredVersion,
   StoreHorizon,
   VersionedStore,
@@ -118,8 +118,8 @@ export async function overwritten(
   let before = placeOf(bookmark) ?? Number.MAX_SAFE_INTEGER
   let more = true
   for (let count = 0; more && rows.length < limit && count < MAX_EXAMINED; ) {
-    const touches = { versions: rangeOf(query) }
-    const page = await store.history.readNewest(before, { ...PAGE, touches }, (doc, view): Examined => {
+    const readSet = { versions: rangeOf(query) }
+    const page = await store.history.readNewest(before, { ...PAGE, readSet }, (doc, view): Examined => {
       requireDatabaseAdmin(user, view.security)
       return examine(doc, query)
     })
@@ -177,7 +177,7 @@ export async function* readVersion(
 ): AsyncGenerator<Uint8Array> {
   const horizon = await store.history.horizon()
   if ('at' in choice && choice.at > now) throw new CouchError('bad_request', 'The time is in the future.')
-  const touches: HistoryTouches =
+  const readSet: HistoryReadSet =
     'rev' in choice
       ? { revs: [nameOf(choice.rev)] }
       : { body: true, branches: true, ancestry: 'leaves', versions: versionsAt(choice.at, horizon) }
@@ -188,7 +188,7 @@ export async function* readVersion(
       if (doc === null) throw new CouchError('not_found')
       return inBytes(null, renderInTexts(doc, chosenRev(doc, choice, horizon), 'data', { attachments }))
     },
-    touches,
+    readSet,
   )
   if (opened === undefined) return
   yield* pieceChunks(filledPieces(opened), (content, start, end) => readContent(store, content, start, end))

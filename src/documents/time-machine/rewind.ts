@@ -8,7 +8,7 @@ import { DESIGN_PREFIX } from '../../core/ids.ts'
 import type { UserCtx } from '../../core/types.ts'
 import type { BlobReference } from '../../storage/blob-leases.ts'
 import type { DatabaseStore, IdRange } from '../../storage/engine.ts'
-import type { DocHistory, HistoryTouches, VersionedStore } from '../../storage/history-store.ts'
+import type { DocHistory, HistoryReadSet, VersionedStore } from '../../storage/history-store.ts'
 import { kindRange } from '../all-docs-query.ts'
 import { remeasured } from '../document-policy.ts'
 import type { EditResult } from '../edit.ts'
@@ -142,7 +142,7 @@ class Rewind {
   /** @returns whether documents of the range remain */
   async #fill(page: RewindPage, range: IdRange): Promise<boolean> {
     const yielder = new Yielder()
-    const paging = { limit: PAGE_DOCS, chars: PAGE_BYTES, touches: this.#touches }
+    const paging = { limit: PAGE_DOCS, chars: PAGE_BYTES, readSet: this.#readSet }
     const { rows, more } = await this.#options.store.history.readRange(range, paging, (doc, view) => {
       requireDatabaseAdmin(this.#options.user, view.security)
       return this.#plan(doc)
@@ -164,7 +164,7 @@ class Rewind {
             requireDatabaseAdmin(this.#options.user, view.security)
             return doc === null ? planWithoutDocument(id) : this.#plan(doc)
           },
-          this.#touches,
+          this.#readSet,
         )
         await page.add(plan === undefined ? [] : [plan])
         await yielder.yieldIfDue()
@@ -179,7 +179,7 @@ class Rewind {
   }
 
   /** Which version is restored, and so its body, is known only with the versions. */
-  get #touches(): HistoryTouches {
+  get #readSet(): HistoryReadSet {
     const { at, rev, horizon } = this.#target
     if (rev !== undefined) return { branches: true, body: true, revs: [rev] }
     return {

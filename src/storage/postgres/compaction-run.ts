@@ -43,7 +43,7 @@ const BEGUN = {
 }
 type BegunRow = readonly [
   supersededBytes: number,
-  looseBytes: number,
+  maybeUnreferencedBytes: number,
   longestAncestry: number,
   revsLimit: number,
   purgeSeq: number,
@@ -180,7 +180,16 @@ export class Compaction {
     }
     await countSumsAnew(this.#database, means)
     await noteMissingChecksums(this.#database, means)
-    const [supersededBytes, looseBytes, longestAncestry, revsLimit, purgeSeq, lastBlob, newest, last] = begun
+    const [
+      supersededBytes,
+      maybeUnreferencedBytes,
+      longestAncestry,
+      revsLimit,
+      purgeSeq,
+      lastBlob,
+      newest,
+      last,
+    ] = begun
     await this.#clearSuperseded(Math.min(keepSince, Number.MAX_SAFE_INTEGER), last ?? 0, supersededBytes)
     await this.#limitRetained(keepBytes)
     this.#report(PARTS.superseded)
@@ -188,7 +197,7 @@ export class Compaction {
     this.#report(PARTS.superseded + PARTS.ancestries)
     await this.#removeUnused(lastBlob)
     await this.#forgetStretches(newest)
-    const values = [db, now(), purgeSeq, looseBytes, isCut ? revsLimit : null]
+    const values = [db, now(), purgeSeq, maybeUnreferencedBytes, isCut ? revsLimit : null]
     await this.#step({ ...COMPACTED, values })
   }
 

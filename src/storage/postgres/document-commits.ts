@@ -2,13 +2,13 @@
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import type { Decision, DocUpdate, DocWrite, Outcome, PurgeUpdate, PurgeWrite, StoreView } from '../engine.ts'
-import type { Touches } from '../touches.ts'
+import type { ReadSet } from '../read-set.ts'
 import type { DocumentLoader } from './document-loader.ts'
 import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import { GroupWrite } from './group-write.ts'
 import type { LoadedDocument } from './loaded-document.ts'
 import type { OpenDatabase } from './open-database.ts'
-import { NewDocuments, viewOfSettings } from './presumed-new.ts'
+import { OptimisticWrites, viewOfSettings } from './optimistic-writes.ts'
 import { refuseLongKey } from './stored-text.ts'
 import { type Attempt, type Decided, MissingContents, type WriteCommits } from './write-commits.ts'
 
@@ -19,7 +19,7 @@ type Verdict =
   | null
 
 interface Job extends QueuedWrite {
-  readonly touches: Touches | undefined
+  readonly readSet: ReadSet | undefined
   readonly salvages?: boolean | undefined
   decide(
     doc: LoadedDocument | null,
@@ -50,7 +50,7 @@ export class DocumentCommits {
   readonly #documents: DocumentLoader
   readonly #commits: WriteCommits
   readonly #queue: GroupQueue<Job>
-  readonly #newDocuments = new NewDocuments()
+  readonly #optimism = new OptimisticWrites()
 
   constructor(database: OpenDatabase, documents: DocumentLoader, commits: WriteCommits) {
     this.#database = database
@@ -63,7 +63,7 @@ export class DocumentCommits {
   update<R, N>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
     return this.#add(
       updates.map((update) => ({
-        ...{ id: update.id, bytes: update.bytes, touches: update.touches },
+        ...{ id: update.id, bytes: update.bytes, readSet: update.readSet },
         decide: (doc: LoadedDocument | null, view: StoreView) => updateVerdict(update.decide(doc, view)),
       })),
     )
@@ -73,7 +73,7 @@ export class DocumentCommits {
   purge<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
     return this.#add(
       updates.map((update) => ({
-        ...{ id: update.id, bytes: PURGE_BYTES, touches: update.touches, salvages: update.salvages },
+        ...{ id: update.id, bytes: PURGE_BYTES, readSet: update.readSet, salvages: update.salvages },
         decide: (doc: LoadedDocument | null, view: StoreView) => {
           const { result, write } = update.decide(doc, view)
           const verdict = doc === null || write === undefined ? null : ({ kind: 'purge', write } as const)
@@ -112,12 +112,12 @@ export class DocumentCommits {
     const missing = new Set<number>()
     let outcomes: readonly unknown[] = []
     let write: GroupWrite | undefined
-    let wasPresumed = false
+    let wasOptimistic = false
     const decide = async (attempt: Attempt): Promise<Decided> => {
-      const mayPresume = attempt.tries === 0 && this.#newDocuments.arePresumed
-      const presumed = mayPresume ? await this.#decideAsNew(group, missing) : null
-      const decided = presumed ?? (await this.#decide(group, missing, attempt, wasPresumed))
-      wasPresumed = presumed !== null
+      const isOptimistic = attempt.tries === 0 && this.#optimism.isOptimistic
+      const optimistic = isOptimistic ? await this.#decideAsNew(group, missing) : null
+      const decided = optimistic ?? (await this.#decide(group, missing, attempt, wasOptimistic))
+      wasOptimistic = optimistic !== null
       outcomes = decided.outcomes
       write = decided.write
       return { settingsVersion: decided.settingsVersion, write: write.writes === 0 ? null : write }
@@ -159,12 +159,12 @@ export class DocumentCommits {
     return { settingsVersion: settings.settingsVersion, outcomes, write }
   }
 
-  /** @param wasPresumed whether the group was presumed to be new, and is not, or its settings have changed */
+  /** @param wasOptimistic whether the group was assumed to be new, and is not, or its settings have changed */
   async #decide(
     group: readonly Job[],
     missing: ReadonlySet<number>,
     { tries, run }: Attempt,
-    wasPresumed: boolean,
+    wasOptimistic: boolean,
   ): Promise<GroupDecision> {
     const effects = new GroupEffects()
     const { view, docs, outcomes } = await this.#documents.decide(
@@ -177,11 +177,11 @@ export class DocumentCommits {
       },
       run,
     )
-    this.#newDocuments.note(
+    this.#optimism.note(
       docs.every((doc) => doc === null),
-      wasPresumed,
+      wasOptimistic,
     )
-    const write = new GroupWrite(tries > (wasPresumed ? 1 : 0))
+    const write = new GroupWrite(tries > (wasOptimistic ? 1 : 0))
     const results = outcomes.map((outcome, place) => {
       if ('error' in outcome) return outcome
       const { id } = group[place] as Job

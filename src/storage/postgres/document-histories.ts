@@ -1,7 +1,7 @@
 /** Documents with their earlier versions: history-store.ts. */
 import { CouchError } from '../../core/errors.ts'
 import type { IdRange, Page, Paging, StoreView } from '../engine.ts'
-import type { DocHistory, HistoryStore, HistoryTouches, StoreHorizon } from '../history-store.ts'
+import type { DocHistory, HistoryReadSet, HistoryStore, StoreHorizon } from '../history-store.ts'
 import { DocumentLoader } from './document-loader.ts'
 import { DocumentPages } from './document-pages.ts'
 import type { OpenDatabase } from './open-database.ts'
@@ -37,15 +37,15 @@ export class DocumentHistories implements HistoryStore {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocHistory | null, id: string, view: StoreView) => R,
-    touches?: HistoryTouches,
+    readSet?: HistoryReadSet,
   ): Promise<R[]> {
     this.#refuseIfClosed()
-    return this.#pages.readDocs(ids, read, touches)
+    return this.#pages.readDocs(ids, read, readSet)
   }
 
   async readRange<R>(
     range: IdRange,
-    paging: Paging & { readonly touches?: HistoryTouches },
+    paging: Paging & { readonly readSet?: HistoryReadSet },
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
     this.#refuseIfClosed()
@@ -54,7 +54,7 @@ export class DocumentHistories implements HistoryStore {
 
   async readNewest<R>(
     before: number,
-    paging: Paging & { readonly touches?: HistoryTouches },
+    paging: Paging & { readonly readSet?: HistoryReadSet },
     read: (doc: DocHistory, view: StoreView) => R,
   ): Promise<Page<R>> {
     this.#refuseIfClosed()

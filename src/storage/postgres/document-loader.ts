@@ -2,11 +2,11 @@
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import type { StoreView } from '../engine.ts'
-import type { HistoryTouches } from '../history-store.ts'
+import type { HistoryReadSet } from '../history-store.ts'
 import type { Query, Run } from './connections.ts'
 import type { ViewRow } from './database-view.ts'
 import { bound, type Columns, documentStatement, type Source } from './document-statements.ts'
-import { DocumentWants } from './document-wants.ts'
+import { LoadPlan } from './load-plan.ts'
 import {
   LoadedDocument,
   type LoadedRevision,
@@ -18,10 +18,10 @@ import type { OpenDatabase } from './open-database.ts'
 import type { Row } from './prepared-query.ts'
 import { textOf } from './stored-text.ts'
 
-/** A document that is wanted, and what its reader declares. */
-export interface Wanted {
+/** A document to load, and what its reader declares. */
+export interface LoadRequest {
   readonly id: string
-  readonly touches?: HistoryTouches | undefined
+  readonly readSet?: HistoryReadSet | undefined
   /** As of {@link PurgeUpdate}. */
   readonly salvages?: boolean | undefined
 }
@@ -71,11 +71,11 @@ export class DocumentLoader {
    * Loads documents for a decision on each of them, all at one moment, with their {@link WriteFacts}, and calls `call` with each until it misses nothing.
    * @param call pure; an error that it throws is its outcome
    * @param run runs the statements; by default each is a read of its own
-   * @returns the documents, and the outcomes of the last calls, in the order of `wanted`
+   * @returns the documents, and the outcomes of the last calls, in the order of `requests`
    * @throws no_database; as {@link Connections.read}; store_unavailable if the documents change all the time
    */
   async decide<R>(
-    wanted: readonly Wanted[],
+    requests: readonly LoadRequest[],
     call: (doc: LoadedDocument | null, view: StoreView, place: number) => R,
     run: Run = (query) => this.#database.connections.read(query),
   ): Promise<{
@@ -83,13 +83,13 @@ export class DocumentLoader {
     readonly docs: readonly (LoadedDocument | null)[]
     readonly outcomes: readonly Called<R>[]
   }> {
-    return this.settled(
-      () => this.load(wanted, { run, writeFacts: true }),
-      ({ docs }, view, lend) => {
+    return this.loadAndCall(
+      () => this.load(requests, { run, writeFacts: true }),
+      ({ docs }, view, callEach) => {
         const byId = new Map(docs.map((doc) => [doc.id, doc]))
-        for (const { id, salvages } of wanted) if (salvages) byId.get(id)?.salvage()
-        const placed = wanted.map(({ id }) => byId.get(id) ?? null)
-        return lend(placed, (doc, place) => call(doc, view, place)).then((outcomes) => ({
+        for (const { id, salvages } of requests) if (salvages) byId.get(id)?.salvage()
+        const placed = requests.map(({ id }) => byId.get(id) ?? null)
+        return callEach(placed, (doc, place) => call(doc, view, place)).then((outcomes) => ({
           view,
           docs: placed,
           outcomes,
@@ -100,13 +100,12 @@ export class DocumentLoader {
   }
 
   /**
-   * Loads, and lends what was loaded, again from the beginning if a document has changed before its missing parts were
-   * loaded.
-   * @param use `lend` calls with each of the documents
+   * Loads documents and calls back with them. Begins again if a document has changed before its missing parts were loaded.
+   * @param use is given `callEach`, which calls back with each of the documents
    */
-  async settled<T>(
+  async loadAndCall<T>(
     load: () => Promise<Loaded>,
-    use: (loaded: Loaded, view: StoreView, lend: Lend) => Promise<T>,
+    use: (loaded: Loaded, view: StoreView, callEach: CallEach) => Promise<T>,
     run: Run = (query) => this.#database.connections.read(query),
   ): Promise<T> {
     for (let tries = 0; tries < MAX_TRIES; tries++) {
@@ -116,7 +115,7 @@ export class DocumentLoader {
             const loaded = await load()
             return { view: loaded.view, rows: loaded }
           },
-          (loaded, view) => use(loaded, view, (docs, call, chars) => this.#lend(docs, call, run, chars)),
+          (loaded, view) => use(loaded, view, (docs, call, chars) => this.#callEach(docs, call, run, chars)),
         )
       } catch (thrown) {
         if (!(thrown instanceof Moved)) throw thrown
@@ -127,42 +126,42 @@ export class DocumentLoader {
 
   /** Loads documents with one statement. */
   async load(
-    wanted: readonly Wanted[],
+    requests: readonly LoadRequest[],
     { run, bytes, writeFacts = false, isShared = false }: LoadOptions = {},
   ): Promise<Loaded> {
-    const wants = new DocumentWants(writeFacts)
-    for (const { id, touches } of wanted) wants.add(id, touches)
-    const isBounded = bytes !== undefined && wants.shape.content === 'body' && wants.ids.length > 1
-    const statement = documentStatement(wants.source(isBounded, isShared), wants.shape)
+    const plan = new LoadPlan(writeFacts)
+    for (const { id, readSet } of requests) plan.add(id, readSet)
+    const isBounded = bytes !== undefined && plan.shape.content === 'body' && plan.ids.length > 1
+    const statement = documentStatement(plan.source(isBounded, isShared), plan.shape)
     const own: Readonly<Record<string, unknown>> = { db: this.#database.db, bytes }
-    const query = bound(statement, (name) => own[name] ?? wants.value(name))
-    return this.decode(await (run ?? this.#read)(query), statement.columns, wants)
+    const query = bound(statement, (name) => own[name] ?? plan.value(name))
+    return this.decode(await (run ?? this.#read)(query), statement.columns, plan)
   }
 
   /** Loads documents of a page with one statement. @param values of the page */
   async loadPage(
     source: Source,
-    touches: HistoryTouches | undefined,
+    readSet: HistoryReadSet | undefined,
     values: Readonly<Record<string, unknown>>,
   ): Promise<Loaded> {
-    const wants = new DocumentWants()
-    wants.addAll(touches)
-    const statement = documentStatement(source, wants.shape)
+    const plan = new LoadPlan()
+    plan.addAll(readSet)
+    const statement = documentStatement(source, plan.shape)
     const own: Readonly<Record<string, unknown>> = { ...values, db: this.#database.db }
-    const query = bound(statement, (name) => own[name] ?? wants.value(name))
-    return this.decode(await this.#read(query), statement.columns, wants)
+    const query = bound(statement, (name) => own[name] ?? plan.value(name))
+    return this.decode(await this.#read(query), statement.columns, plan)
   }
 
   readonly #read = (query: Query): Promise<Row[]> => this.#database.connections.read(query)
 
   /** Makes documents of the rows of a statement. */
-  decode(rows: readonly Row[], columns: Columns, wants: DocumentWants): Loaded {
+  decode(rows: readonly Row[], columns: Columns, plan: LoadPlan): Loaded {
     const docs: LoadedDocument[] = []
     /** Made when a row of another revision comes. */
     let byId: Map<string, LoadedDocument> | undefined
     let view: ViewRow | null = null
     let more: boolean | null = null
-    const sought = { leaves: wants.shape.leaves, superseded: wants.listsAll, versions: wants.versions }
+    const sought = { leaves: plan.shape.leaves, superseded: plan.listsAll, versions: plan.versions }
     for (const row of rows) {
       if (row[0] === null) {
         view = row.slice(3, 7) as unknown as ViewRow
@@ -171,7 +170,7 @@ export class DocumentLoader {
         byId.get(textOf(row[0] as string))?.add(revisionOf(row, columns, false))
       } else {
         const doc = this.#document(row, columns)
-        doc.note(sought, wants.namedOf(doc.id))
+        doc.note(sought, plan.namedOf(doc.id))
         docs.push(doc)
         more = columns.next < 0 ? null : row[columns.next] === true
       }
@@ -200,7 +199,7 @@ export class DocumentLoader {
    * @param chars the outcomes end with the document with which the bodies that were read reach this
    * @throws Moved
    */
-  async #lend<R>(
+  async #callEach<R>(
     docs: readonly (LoadedDocument | null)[],
     call: (doc: LoadedDocument | null, place: number) => R,
     run: Run,
@@ -235,15 +234,15 @@ export class DocumentLoader {
   /** Loads what the documents have missed. @throws Moved if one of them has changed */
   async #fill(docs: readonly LoadedDocument[], run: Run): Promise<void> {
     const distinct = [...new Set(docs)]
-    const wanted = distinct.map(({ id, missing }) => ({ id, touches: missing }))
-    const loaded = await this.load(wanted, { run, bytes: FILL_BYTES })
+    const requests = distinct.map(({ id, missing }) => ({ id, readSet: missing }))
+    const loaded = await this.load(requests, { run, bytes: FILL_BYTES })
     const byId = new Map(loaded.docs.map((doc) => [doc.id, doc]))
     for (const doc of distinct) if (!doc.merge(byId.get(doc.id) ?? null)) throw new Moved()
   }
 }
 
 /** Calls with each of the documents, in order, until the bodies that were read reach `chars`. */
-export type Lend = <R>(
+export type CallEach = <R>(
   docs: readonly (LoadedDocument | null)[],
   call: (doc: LoadedDocument | null, place: number) => R,
   chars?: number,

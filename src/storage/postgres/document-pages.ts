@@ -1,8 +1,8 @@
 /** Reads documents by their ids, and in pages: by their ids, by their places in the feed, and those with several leaves. */
 import { CouchError } from '../../core/errors.ts'
 import type { ForkedPage, IdRange, Page, StoreView } from '../engine.ts'
-import type { HistoryPaging, HistoryTouches } from '../history-store.ts'
-import type { DocTouches } from '../touches.ts'
+import type { HistoryPaging, HistoryReadSet } from '../history-store.ts'
+import type { DocReadSet } from '../read-set.ts'
 import type { Called, DocumentLoader, Loaded } from './document-loader.ts'
 import type { Source } from './document-statements.ts'
 import { after, idCondition } from './id-conditions.ts'
@@ -29,24 +29,24 @@ export class DocumentPages {
   constructor(loader: DocumentLoader, totals: RangeTotals) {
     this.#loader = loader
     this.#totals = totals
-    this.#turn = new TurnReads((wanted, options) => loader.load(wanted, options))
+    this.#turn = new TurnReads((requests, options) => loader.load(requests, options))
   }
 
   /** As {@link DatabaseStore.readDocs}. */
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: LoadedDocument | null, id: string, view: StoreView, place: number) => R,
-    touches?: TouchesById,
+    readSet?: ReadSetById,
     chars?: number,
   ): Promise<R[]> {
     if (ids.length === 0) return []
     const asked = chars === undefined ? ids : ids.slice(0, BOUNDED_IDS)
-    return this.#loader.settled(
-      () => this.#load(asked, touches, chars),
-      async ({ docs }, view, lend) => {
+    return this.#loader.loadAndCall(
+      () => this.#load(asked, readSet, chars),
+      async ({ docs }, view, callEach) => {
         const byId = new Map(docs.map((doc) => [doc.id, doc]))
         const placed = asked.map((id) => byId.get(id) ?? null)
-        const outcomes = await lend(
+        const outcomes = await callEach(
           placed,
           (doc, place) => read(doc, asked[place] as string, view, place),
           chars,
@@ -56,12 +56,12 @@ export class DocumentPages {
     )
   }
 
-  #load(ids: readonly string[], touches?: TouchesById, chars?: number): Promise<Loaded> {
+  #load(ids: readonly string[], readSet?: ReadSetById, chars?: number): Promise<Loaded> {
     const [only] = ids
-    if (only !== undefined && ids.length === 1 && touches?.of === undefined)
-      return this.#turn.read(only, touches)
-    const wanted = ids.map((id, place) => ({ id, touches: touchesAt(touches, place) }))
-    return this.#loader.load(wanted, { bytes: chars === undefined ? undefined : Math.max(chars, 1) })
+    if (only !== undefined && ids.length === 1 && readSet?.of === undefined)
+      return this.#turn.read(only, readSet)
+    const requests = ids.map((id, place) => ({ id, readSet: readSetAt(readSet, place) }))
+    return this.#loader.load(requests, { bytes: chars === undefined ? undefined : Math.max(chars, 1) })
   }
 
   /** As {@link DatabaseStore.readRange}. @param withDeleted whether deleted documents are included */
@@ -159,8 +159,8 @@ export class DocumentPages {
     }: { readonly values: Readonly<Record<string, unknown>>; readonly paging: HistoryPaging },
     read: (doc: LoadedDocument, view: StoreView) => R,
   ): Promise<Page<R>> {
-    const { touches, chars } = paging
-    const isBounded = chars !== undefined && isHeavy(touches)
+    const { readSet, chars } = paging
+    const isBounded = chars !== undefined && isHeavy(readSet)
     const source: Source = {
       name: `${name}${isBounded ? '_bytes' : ''}`,
       from: 'doc x',
@@ -169,13 +169,13 @@ export class DocumentPages {
       generations: GENERATIONS,
     }
     const readPage = (limit: number, bytes: number) =>
-      this.#loader.settled(
-        () => this.#loader.loadPage(source, touches, { ...values, limit: Math.max(limit, 1), bytes }),
-        async ({ docs, more }, view, lend): Promise<Page<R>> => {
+      this.#loader.loadAndCall(
+        () => this.#loader.loadPage(source, readSet, { ...values, limit: Math.max(limit, 1), bytes }),
+        async ({ docs, more }, view, callEach): Promise<Page<R>> => {
           this.#deletedCount = view.deletedCount
           const some = docs.slice(0, limit)
           const sound = some.filter(({ isDamaged }) => !isDamaged)
-          const outcomes = await lend(sound, (doc) => read(doc as LoadedDocument, view), chars)
+          const outcomes = await callEach(sound, (doc) => read(doc as LoadedDocument, view), chars)
           const rows = outcomes.map(resultOf)
           const isCut = rows.length < sound.length
           const last = isCut ? some.indexOf(sound[rows.length] as LoadedDocument) : some.length
@@ -202,14 +202,14 @@ export interface FeedRange {
   readonly descending?: boolean
 }
 
-type TouchesById = HistoryTouches & Pick<DocTouches, 'of'>
+type ReadSetById = HistoryReadSet & Pick<DocReadSet, 'of'>
 
-function touchesAt(touches: TouchesById | undefined, place: number): HistoryTouches | undefined {
-  return touches?.of === undefined ? touches : { ...touches, ...touches.of(place) }
+function readSetAt(readSet: ReadSetById | undefined, place: number): HistoryReadSet | undefined {
+  return readSet?.of === undefined ? readSet : { ...readSet, ...readSet.of(place) }
 }
 
 /** Whether more than the rows of documents is read, so that a page is bounded by its bytes. */
-function isHeavy({ body, bodies, branches, ancestry }: HistoryTouches = {}): boolean {
+function isHeavy({ body, bodies, branches, ancestry }: HistoryReadSet = {}): boolean {
   return Boolean(body || bodies || branches || ancestry)
 }
 

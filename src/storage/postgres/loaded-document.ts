@@ -10,7 +10,7 @@ import {
 } from '../../revisions/branch.ts'
 import { agrees, ancestryChecksum } from '../checksum.ts'
 import type { StoredAttachment, StoredRevision } from '../engine.ts'
-import type { DocHistory, HistoryTouches, StoredVersion, VersionRange } from '../history-store.ts'
+import type { DocHistory, HistoryReadSet, StoredVersion, VersionRange } from '../history-store.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { attachmentSum, contentSum, docRowChecksum, docSum, listedAttachments } from './row-checksums.ts'
 
@@ -84,7 +84,7 @@ export interface Sought {
   readonly versions: VersionRange | undefined
 }
 
-const NOTHING: HistoryTouches = {}
+const NOTHING: HistoryReadSet = {}
 const NO_REVS: readonly string[] = []
 
 interface ReadingOptions {
@@ -362,8 +362,8 @@ export class LoadedDocument implements DocHistory {
     return ancestry
   }
 
-  #miss(touches: HistoryTouches): never {
-    this.missing = touches
+  #miss(readSet: HistoryReadSet): never {
+    this.missing = readSet
     throw new NotLoaded()
   }
 }

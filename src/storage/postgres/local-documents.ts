@@ -6,7 +6,7 @@ import { VIEW_COLUMNS, type ViewRow } from './database-view.ts'
 import { GroupQueue, type QueuedWrite } from './group-queue.ts'
 import type { OpenDatabase } from './open-database.ts'
 import { numberArray, textArray } from './parameter-arrays.ts'
-import { metBytes, rowBytes } from './row-bytes.ts'
+import { checkedIdBytes, rowBytes } from './row-bytes.ts'
 import { refuseLongKey, storedText, textOf } from './stored-text.ts'
 import type { Attempt, Decided, PlannedWrite, WriteCommits } from './write-commits.ts'
 import { firstValues } from './write-functions.ts'
@@ -22,7 +22,7 @@ interface LoadedLocal {
   readonly bodyBytes: number | null
   /** 0 if there is none. */
   readonly version: number
-  readonly wasMet: boolean
+  readonly wasChecked: boolean
 }
 
 /** A row of a page; null: it is damaged. */
@@ -42,7 +42,7 @@ interface Change {
   readonly version: number
   readonly write: { readonly rev: number; readonly body: string } | null | undefined
   readonly checksum: number
-  readonly isMet: boolean
+  readonly isNewlyChecked: boolean
   /** What the change adds to the database's bytes. */
   readonly grown: number
 }
@@ -52,7 +52,7 @@ type LocalColumns = readonly [
   id: string,
   version: number | null,
   ...rest: readonly [rev: number, body: string, checksum: number | null],
-  met: boolean,
+  wasChecked: boolean,
 ]
 
 /** About how many bytes a write takes. */
@@ -234,10 +234,10 @@ export class LocalDocuments {
       },
       (rows, view) => {
         const found = new Map(
-          rows.map(([, , , , stored, version, rev, body, checksum, wasMet]) => {
+          rows.map(([, , , , stored, version, rev, body, checksum, wasChecked]) => {
             const doc = version === null ? null : this.#sound([stored, rev, body, checksum])
             const bodyBytes = version === null ? null : Buffer.byteLength(body)
-            return [textOf(stored), { doc, bodyBytes, version: version ?? 0, wasMet }]
+            return [textOf(stored), { doc, bodyBytes, version: version ?? 0, wasChecked }]
           }),
         )
         return { loaded: group.map(({ id }) => found.get(id) as LoadedLocal), view }
@@ -247,26 +247,26 @@ export class LocalDocuments {
 
   #decide(
     { id, decide }: LocalUpdate<unknown>,
-    { doc, bodyBytes, version, wasMet }: LoadedLocal,
+    { doc, bodyBytes, version, wasChecked }: LoadedLocal,
     view: StoreView,
     changes: Change[],
   ): Outcome<unknown> {
     let decision: LocalDecision
     try {
       refuseLongKey(id)
-      decision = decide(doc, view, view.wasRestored && wasMet)
+      decision = decide(doc, view, view.wasRestored && wasChecked)
     } catch (error) {
       return { error }
     }
-    const { result, write, met = false } = decision
-    const isMet = met && view.wasRestored && !wasMet
-    if (write !== undefined || isMet) {
+    const { result, write, checked = false } = decision
+    const isNewlyChecked = checked && view.wasRestored && !wasChecked
+    if (write !== undefined || isNewlyChecked) {
       const stored = storedText(id)
       const grown =
         (write === undefined ? 0 : localBytes(stored, newBytes(write)) - localBytes(stored, bodyBytes)) +
-        (isMet ? metBytes(stored) : 0)
+        (isNewlyChecked ? checkedIdBytes(stored) : 0)
       const checksum = write == null ? 0 : localChecksum({ id, ...write })
-      changes.push({ id: stored, version, write, checksum, isMet, grown })
+      changes.push({ id: stored, version, write, checksum, isNewlyChecked, grown })
     }
     return { result }
   }
@@ -295,7 +295,7 @@ class LocalWrite implements PlannedWrite {
         numberArray(changes.map(({ version }) => version)),
         numberArray(changes.map(({ write }) => (write === undefined ? KEEP : (write?.rev ?? REMOVE)))),
         textArray(changes.map(({ write }) => (write == null ? null : storedText(write.body)))),
-        textArray(changes.flatMap(({ id, isMet }) => (isMet ? id : []))),
+        textArray(changes.flatMap(({ id, isNewlyChecked }) => (isNewlyChecked ? id : []))),
         changes.reduce((sum, { grown }) => sum + grown, 0),
         numberArray(changes.map(({ checksum }) => checksum)),
       ],

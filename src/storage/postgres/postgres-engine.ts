@@ -16,11 +16,11 @@ import { Connections } from './connections.ts'
 import { DatabaseEvents } from './database-events.ts'
 import { beginStartedEpoch, restoreDatabase } from './database-restoration.ts'
 import { DatabaseViews, SETTINGS_COLUMNS, type SettingsRow } from './database-view.ts'
-import { LeavingDatabases } from './leaving-databases.ts'
 import { migrate } from './migrations.ts'
 import { NotedLeaves } from './noted-leaves.ts'
 import { Notices } from './notices.ts'
 import { DamagedRows } from './open-database.ts'
+import { PendingDeletions } from './pending-deletions.ts'
 import { PostgresCatalog } from './postgres-catalog.ts'
 import { PostgresIndexes } from './postgres-indexes.ts'
 import { PostgresStore } from './postgres-store.ts'
@@ -47,7 +47,7 @@ export interface PostgresEngineOptions {
   /** The time, in ms since 1970; by default the system clock. */
   readonly now?: () => number
   /** When and how often rows of deleted databases are removed, in ms. For tests. */
-  readonly leaving?: { readonly delayMs: number; readonly lookMs: number }
+  readonly pendingDeletions?: { readonly delayMs: number; readonly lookMs: number }
 }
 
 const FIND = { name: 'find_opened', text: 'SELECT e.db, s.boot FROM store s, entry e WHERE e.name = $1' }
@@ -94,7 +94,7 @@ class PostgresEngine implements StorageEngine {
   readonly #opener = randomBytes(9).toString('base64url')
   readonly #writes: CatalogWrites
   readonly #notices: Notices
-  readonly #leaving: LeavingDatabases
+  readonly #pendingDeletions: PendingDeletions
   readonly #stores = new Set<PostgresStore>()
   /** The numbers of open databases, by name, for their indexes. */
   readonly #numbers = new Map<string, number>()
@@ -108,7 +108,10 @@ class PostgresEngine implements StorageEngine {
     this.#connections = new Connections({ address, size: poolSize, onOperation })
     this.#writes = new CatalogWrites(this.#connections, this.#opener)
     this.#notices = new Notices({ connections: this.#connections, opener: this.#opener })
-    this.#leaving = new LeavingDatabases({ connections: this.#connections, ...options.leaving })
+    this.#pendingDeletions = new PendingDeletions({
+      connections: this.#connections,
+      ...options.pendingDeletions,
+    })
   }
 
   async openCatalog(copy?: string): Promise<Catalog> {
@@ -121,7 +124,7 @@ class PostgresEngine implements StorageEngine {
       notices: this.#notices,
       memoryPath: this.#options.memoryPath ?? null,
     })
-    this.#leaving.start()
+    this.#pendingDeletions.start()
     return this.#catalog
   }
 
@@ -245,7 +248,7 @@ class PostgresEngine implements StorageEngine {
     await Promise.all([...this.#stores].map((store) => store.close()))
     this.#stores.clear()
     if (this.#options.memoryPath !== undefined) await this.#remember()
-    await Promise.all([this.#leaving.close(), this.#notices.close()])
+    await Promise.all([this.#pendingDeletions.close(), this.#notices.close()])
     await this.#connections.close()
   }
 }

@@ -59,7 +59,7 @@ export interface PostgresIndexOptions {
   readonly signature: string
   readonly indexes: number
   /** Called when rows are left that nothing uses. */
-  onLeaving(): void
+  onUnusedRows(): void
 }
 
 export class PostgresIndexStore implements IndexStore {
@@ -158,12 +158,12 @@ export class PostgresIndexStore implements IndexStore {
   }
 
   async clear(from: number): Promise<boolean> {
-    const { database, signature, onLeaving } = this.#options
+    const { database, signature, onUnusedRows } = this.#options
     const isCleared = await this.#write(CLEAR, [
       ...[database.db, signature, from, randomNumber(), randomNumber()],
     ])
     if (isCleared !== true) return false
-    onLeaving()
+    onUnusedRows()
     return true
   }
 
@@ -282,7 +282,7 @@ export class PostgresIndexStore implements IndexStore {
 
   /** PostgreSQL finds free pages itself. */
   async compact(): Promise<void> {
-    this.#options.onLeaving()
+    this.#options.onUnusedRows()
   }
 
   /** Idempotent. */

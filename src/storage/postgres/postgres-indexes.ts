@@ -32,8 +32,8 @@ export class PostgresIndexes implements IndexStores {
   open(signature: string, indexes: number): IndexStore {
     const known = this.#stores.get(signature)
     if (known !== undefined) return known
-    const onLeaving = () => this.#startSweep()
-    const store = new PostgresIndexStore({ database: this.#database, signature, indexes, onLeaving })
+    const onUnusedRows = () => this.#startSweep()
+    const store = new PostgresIndexStore({ database: this.#database, signature, indexes, onUnusedRows })
     if (this.#isClosed) store.close()
     else this.#stores.set(signature, store)
     return store

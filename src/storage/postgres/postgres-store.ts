@@ -21,9 +21,9 @@ import type {
   StoreView,
 } from '../engine.ts'
 import type { HistoryStore } from '../history-store.ts'
+import type { DocReadSet } from '../read-set.ts'
 import type { StoreEvent } from '../store-events.ts'
 import type { RememberedPoint } from '../token-position.ts'
-import type { DocTouches } from '../touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Uploads } from './blob-uploads.ts'
 import { Compaction } from './compaction-run.ts'
@@ -122,11 +122,11 @@ export class PostgresStore {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ): Promise<R[]> {
     this.#open()
-    return this.#pages.readDocs(ids, read, touches, chars)
+    return this.#pages.readDocs(ids, read, readSet, chars)
   }
 
   async readRange<R>(

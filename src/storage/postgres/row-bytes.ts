@@ -6,7 +6,7 @@
 
 /** The constant part of a row with a body. */
 export const ROW_BYTES = 200
-/** The same for a row without a body: a purge, or a checkpoint that was met. */
+/** The same for a row without a body: a purge, or the id of a checked checkpoint. */
 const SHORT_ROW_BYTES = 100
 /** A key is in the row and in its primary key. */
 const KEY_TIMES = 2
@@ -21,7 +21,7 @@ export function rowBytes(lengths: {
 }
 
 /** @param id as it is stored @returns as met_bytes */
-export function metBytes(id: string): number {
+export function checkedIdBytes(id: string): number {
   return KEY_TIMES * Buffer.byteLength(id) + SHORT_ROW_BYTES
 }
 

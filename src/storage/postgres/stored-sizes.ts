@@ -49,10 +49,10 @@ type GarbageRow = readonly [
   writes: number,
   storedBytes: number,
   supersededBytes: number,
-  looseBytes: number,
+  maybeUnreferencedBytes: number,
   oldestRetained: number | null,
   compactedAt: number,
-  isOwed: boolean,
+  needsCompaction: boolean,
 ]
 
 /** The kinds of the rows that a scan counts; `notes` are rows without a body. */
@@ -216,9 +216,17 @@ export class Sizes {
     const { connections, db } = this.#database
     const [row] = await connections.read<GarbageRow>({ ...GARBAGE, values: [db] })
     if (row === undefined) throw new CouchError('no_database')
-    const [writes, storedBytes, supersededBytes, looseBytes, oldestRetained, compactedAt, isOwed] = row
-    const counts = { writes, storedBytes, freeBytes: 0, supersededBytes, looseBytes }
-    return { ...counts, oldestRetained, compactedAt, isOwed }
+    const [
+      writes,
+      storedBytes,
+      supersededBytes,
+      maybeUnreferencedBytes,
+      oldestRetained,
+      compactedAt,
+      needsCompaction,
+    ] = row
+    const counts = { writes, storedBytes, freeBytes: 0, supersededBytes, maybeUnreferencedBytes }
+    return { ...counts, oldestRetained, compactedAt, needsCompaction }
   }
 
   /** Scans bodies, contents and `_local` documents. @throws as {@link info} */

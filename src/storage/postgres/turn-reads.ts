@@ -1,11 +1,11 @@
 /** Reads of single documents: those of one turn of the event loop share a statement, which costs less than several. */
-import type { HistoryTouches } from '../history-store.ts'
-import type { Loaded, LoadOptions, Wanted } from './document-loader.ts'
+import type { HistoryReadSet } from '../history-store.ts'
+import type { Loaded, LoadOptions, LoadRequest } from './document-loader.ts'
 
 /** The maximum number of documents that one statement reads. Each of their bodies is short. */
 const MAX_DOCS = 16
 
-type Load = (wanted: readonly Wanted[], options: LoadOptions) => Promise<Loaded>
+type Load = (requests: readonly LoadRequest[], options: LoadOptions) => Promise<Loaded>
 
 interface Shared {
   readonly ids: Set<string>
@@ -15,7 +15,7 @@ interface Shared {
 export class TurnReads {
   readonly #load: Load
   /** The statements that can take more documents, by what their readers declare. */
-  readonly #open = new Map<HistoryTouches | undefined, Shared>()
+  readonly #open = new Map<HistoryReadSet | undefined, Shared>()
 
   constructor(load: Load) {
     this.#load = load
@@ -23,13 +23,13 @@ export class TurnReads {
 
   /**
    * Loads a document as a reader of its own: what it has missed is not another's.
-   * @param touches shared by those who give the same object
+   * @param readSet shared by those who give the same object
    */
-  async read(id: string, touches: HistoryTouches | undefined): Promise<Loaded> {
-    let shared = this.#open.get(touches)
+  async read(id: string, readSet: HistoryReadSet | undefined): Promise<Loaded> {
+    let shared = this.#open.get(readSet)
     if (shared === undefined || shared.ids.size >= MAX_DOCS || shared.ids.has(id)) {
-      shared = this.#begin(touches)
-      this.#open.set(touches, shared)
+      shared = this.#begin(readSet)
+      this.#open.set(readSet, shared)
     }
     shared.ids.add(id)
     const { view, docs } = await shared.loaded
@@ -37,12 +37,12 @@ export class TurnReads {
     return { view, docs: doc === undefined ? [] : [doc], more: null }
   }
 
-  #begin(touches: HistoryTouches | undefined): Shared {
+  #begin(readSet: HistoryReadSet | undefined): Shared {
     const ids = new Set<string>()
     const loaded = new Promise<void>((resolve) => setImmediate(resolve)).then(() => {
-      if (this.#open.get(touches)?.ids === ids) this.#open.delete(touches)
+      if (this.#open.get(readSet)?.ids === ids) this.#open.delete(readSet)
       return this.#load(
-        Array.from(ids, (id) => ({ id, touches })),
+        Array.from(ids, (id) => ({ id, readSet })),
         { isShared: true },
       )
     })

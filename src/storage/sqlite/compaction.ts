@@ -124,7 +124,7 @@ export class Compaction {
     this.#done = -1
     this.#reportProgress(0)
     const { access, state, garbage } = this.#deps
-    const { looseBytes, longestAncestry } = access.read(() => garbage.counts)
+    const { maybeUnreferencedBytes, longestAncestry } = access.read(() => garbage.counts)
     const { purgeSeq } = state
     const { revsLimit } = state.view
     let kept = await this.#clearSuperseded(keepSince)
@@ -138,7 +138,7 @@ export class Compaction {
       garbage.compacted({
         unsummed: 0,
         oldestRetained: kept.oldest,
-        looseBytes,
+        maybeUnreferencedBytes,
         compactedPurge: purgeSeq,
         longestAncestry: Math.max(revsLimit, state.view.revsLimit),
         compactedAt: this.#deps.now(),

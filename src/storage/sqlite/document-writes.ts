@@ -15,7 +15,7 @@ import type {
   PurgeWrite,
   StoreView,
 } from '../engine.ts'
-import type { DocTouches } from '../touches.ts'
+import type { DocReadSet } from '../read-set.ts'
 import { Attachments, Blobs } from './blobs.ts'
 import type { Connection } from './connection.ts'
 import { DamagedLeaves } from './damaged-leaves.ts'
@@ -275,7 +275,7 @@ export function readChanges<R>(
     (last, limit) => {
       const above = last === null || descending ? since : last.seq
       const below = last !== null && descending ? last.seq : before
-      return documents.inFeed(above, below, descending, limit, paging.touches)
+      return documents.inFeed(above, below, descending, limit, paging.readSet)
     },
     inFeedRange(since, before, descending),
     (doc) => read(doc, view),
@@ -293,16 +293,16 @@ export function readDocs<R>(
   { documents, state }: Pick<Tables, 'documents' | 'state'>,
   ids: readonly string[],
   read: (doc: StoredDocument | null, id: string, view: StoreView, place: number) => R,
-  touches: DocTouches | undefined,
+  readSet: DocReadSet | undefined,
   chars: number | undefined,
 ): R[] {
   const { view } = state
   const results: R[] = []
   const bound = new PageBound(chars)
-  const step = touches?.body ? READ_BODIES : READ_ROWS
+  const step = readSet?.body ? READ_BODIES : READ_ROWS
   for (let at = 0; at < ids.length; at += step) {
     const some = ids.slice(at, at + step)
-    const docs = documents.byIds(some, touches)
+    const docs = documents.byIds(some, readSet)
     bound.begin()
     for (const [n, doc] of docs.entries()) {
       results.push(read(doc, some[n] as string, view, at + n))

@@ -4,7 +4,7 @@
 import { agrees, docChecksum, localChecksum } from '../checksum.ts'
 import type { DamageReports } from '../damage.ts'
 import type { DocWrite, IdRange, LocalDoc, LocalUpdate, Outcome, StoreView } from '../engine.ts'
-import type { Touches } from '../touches.ts'
+import type { ReadSet } from '../read-set.ts'
 import type { Connection } from './connection.ts'
 import type { Plan } from './database-access.ts'
 import type { GarbageCounters } from './garbage.ts'
@@ -93,9 +93,9 @@ export class Documents {
   }
 
   /** A document by id, with its row's number for {@link write}. */
-  byId(id: string, touches?: Touches): StoredDocument | null {
-    const withBody = touches?.ancestry ? this.#byIdWithAncestry : this.#byIdWithBody
-    const row = (touches?.body ? withBody : this.#byId).get(id)
+  byId(id: string, readSet?: ReadSet): StoredDocument | null {
+    const withBody = readSet?.ancestry ? this.#byIdWithAncestry : this.#byIdWithBody
+    const row = (readSet?.body ? withBody : this.#byId).get(id)
     return row === undefined ? null : this.#found(row, id)
   }
 
@@ -110,13 +110,13 @@ export class Documents {
   }
 
   /** Documents by id, in the requested order; null for a missing document. */
-  byIds(ids: readonly string[], touches: Touches | undefined): (StoredDocument | null)[] {
+  byIds(ids: readonly string[], readSet: ReadSet | undefined): (StoredDocument | null)[] {
     // SQLite's JSON ends a text at its first NUL.
     if (ids.length === 1 || ids.some((id) => id.includes('\0')))
-      return ids.map((id) => this.byId(id, touches))
+      return ids.map((id) => this.byId(id, readSet))
     const found: (StoredDocument | null)[] = ids.map(() => null)
-    const withBody = touches?.ancestry ? this.#byIdsWithAncestry : this.#byIdsWithBody
-    const rows = (touches?.body ? withBody : this.#byIds).all(JSON.stringify(ids))
+    const withBody = readSet?.ancestry ? this.#byIdsWithAncestry : this.#byIdsWithBody
+    const rows = (readSet?.body ? withBody : this.#byIds).all(JSON.stringify(ids))
     for (const row of rows) {
       const place = row.pop() as number
       found[place] = this.#found(row as unknown as DocRow, ids[place] as string)
@@ -125,10 +125,10 @@ export class Documents {
   }
 
   /** Live documents of a range, in its direction. */
-  inRange(range: IdRange, limit: number, touches: Touches | undefined): Iterable<StoredDocument> {
+  inRange(range: IdRange, limit: number, readSet: ReadSet | undefined): Iterable<StoredDocument> {
     const { where, values } = idRange(range, 'd.id')
     const order = `ORDER BY d.id ${range.descending ? 'DESC' : 'ASC'} LIMIT ?`
-    return this.#select(touches, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
+    return this.#select(readSet, `NOT d.deleted AND ${where} ${order}`, [...values, limit])
   }
 
   /** Documents of the feed with `above < seq < below`, in the requested order. */
@@ -137,14 +137,14 @@ export class Documents {
     below: number,
     descending: boolean,
     limit: number,
-    touches: Touches | undefined,
+    readSet: ReadSet | undefined,
   ): Iterable<StoredDocument> {
     const order = `ORDER BY d.seq ${descending ? 'DESC' : 'ASC'} LIMIT ?`
-    return this.#select(touches, `d.seq > ? AND d.seq < ? ${order}`, [above, below, limit])
+    return this.#select(readSet, `d.seq > ? AND d.seq < ? ${order}`, [above, below, limit])
   }
 
-  #select(touches: Touches | undefined, where: string, values: Value[]): Iterable<StoredDocument> {
-    const selected = touches?.body
+  #select(readSet: ReadSet | undefined, where: string, values: Value[]): Iterable<StoredDocument> {
+    const selected = readSet?.body
       ? `${DOC_COLUMNS}, ${PAGE_BODY_COLUMNS} FROM ${WITH_BODY}`
       : `${DOC_COLUMNS} FROM doc AS d`
     const rows = this.#connection.prepareTuples<DocRow>(`SELECT ${selected} WHERE ${where}`).all(...values)
@@ -318,8 +318,8 @@ export class Locals {
   readonly #drop: Statement
   readonly #damage: DamageReports
   readonly #garbage: Pick<GarbageCounters, 'lacksChecksums'>
-  readonly #refused: Statement<{ id: string }>
-  readonly #addRefused: Statement
+  readonly #checked: Statement<{ id: string }>
+  readonly #addChecked: Statement
 
   constructor(
     connection: Connection,
@@ -335,8 +335,8 @@ export class Locals {
         'SET rev = excluded.rev, body = excluded.body, checksum = excluded.checksum',
     )
     this.#drop = connection.prepare('DELETE FROM local WHERE id = ?')
-    this.#refused = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
-    this.#addRefused = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
+    this.#checked = connection.prepare('SELECT id FROM refused_checkpoint WHERE id = ?')
+    this.#addChecked = connection.prepare('INSERT OR IGNORE INTO refused_checkpoint (id) VALUES (?)')
   }
 
   /**
@@ -374,11 +374,11 @@ export class Locals {
       bytes: SMALL_WRITE,
       decide: () => {
         const now = view()
-        const wasRefused = now.wasRestored && this.#wasRefused(id)
-        const { result, write, met } = decide(this.byId(id), now, wasRefused)
+        const wasChecked = now.wasRestored && this.#wasChecked(id)
+        const { result, write, checked } = decide(this.byId(id), now, wasChecked)
         return () => {
           if (write !== undefined) this.#write(id, write)
-          if (met && now.wasRestored) this.#addRefused.run(id)
+          if (checked && now.wasRestored) this.#addChecked.run(id)
           return { result }
         }
       },
@@ -391,8 +391,8 @@ export class Locals {
     else this.#put.run(id, doc.rev, doc.body, localChecksum({ id, ...doc }))
   }
 
-  /** Whether a decision on this id returned `met` since the last restore. */
-  #wasRefused(id: string): boolean {
-    return this.#refused.get(id) !== undefined
+  /** Whether a decision on this id returned `checked` since the last restore. */
+  #wasChecked(id: string): boolean {
+    return this.#checked.get(id) !== undefined
   }
 }

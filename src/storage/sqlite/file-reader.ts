@@ -3,8 +3,8 @@ import type { CouchError } from '../../core/errors.ts'
 import type { BlobReference } from '../blob-leases.ts'
 import { digestOf } from '../content-upload.ts'
 import type { DocState, LocalDoc, StoreView } from '../engine.ts'
+import type { DocReadSet } from '../read-set.ts'
 import type { FileReader } from '../storage-engine.ts'
-import type { DocTouches } from '../touches.ts'
 import { Connection } from './connection.ts'
 import { FileErrors, storageError } from './database-access.ts'
 import { openTables, readDocs, type Tables } from './document-writes.ts'
@@ -37,10 +37,10 @@ export class SqliteFileReader implements FileReader {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ): Promise<R[]> {
-    return translated(() => readDocs(this.#tables, ids, read, touches, chars))
+    return translated(() => readDocs(this.#tables, ids, read, readSet, chars))
   }
 
   async readLocals(ids: readonly string[]): Promise<(LocalDoc | null)[]> {

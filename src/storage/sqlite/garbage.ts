@@ -18,7 +18,7 @@ export const garbageKeys = {
   retainedRows: 'kept_rows',
   retainedBytes: 'kept_bytes',
   /** Bytes of attachments that a revision names and its successor does not. Other revisions may still name them. */
-  looseBytes: 'loose_bytes',
+  maybeUnreferencedBytes: 'loose_bytes',
   /** A time no later than when the oldest retained revision was superseded, in ms since 1970; 0 if none is retained. */
   oldestRetained: 'oldest_kept',
   /** When the last compaction ended, in ms since 1970, and the number of the last purge before it. */
@@ -78,7 +78,7 @@ export class GarbageCounters {
 
   /** Counts contents that may have lost the last revision that names them. */
   addUnreferenced(bytes: number): void {
-    this.#now.looseBytes += bytes
+    this.#now.maybeUnreferencedBytes += bytes
   }
 
   /** Notes that leaves may have so many ancestors from now on. */
@@ -101,11 +101,19 @@ export class GarbageCounters {
   compacted(
     found: Pick<
       Counts,
-      'looseBytes' | 'oldestRetained' | 'compactedAt' | 'compactedPurge' | 'longestAncestry' | 'unsummed'
+      | 'maybeUnreferencedBytes'
+      | 'oldestRetained'
+      | 'compactedAt'
+      | 'compactedPurge'
+      | 'longestAncestry'
+      | 'unsummed'
     >,
   ): void {
-    const looseBytes = Math.max(0, this.#now.looseBytes - found.looseBytes)
-    Object.assign(this.#now, found, { looseBytes })
+    const maybeUnreferencedBytes = Math.max(
+      0,
+      this.#now.maybeUnreferencedBytes - found.maybeUnreferencedBytes,
+    )
+    Object.assign(this.#now, found, { maybeUnreferencedBytes })
   }
 
   /** Writes the changed counters, as part of the transaction that changed them. */

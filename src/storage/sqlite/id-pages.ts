@@ -76,7 +76,7 @@ export function inFeedRange(
  * @throws damaged_file for very many damaged rows in succession
  */
 export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
-  { limit, chars, touches }: Paging,
+  { limit, chars, readSet }: Paging,
   fetch: (last: Source | null, limit: number) => Iterable<Source>,
   isInPlace: IsInPlace<Source>,
   read: (row: Source) => R,
@@ -87,7 +87,7 @@ export function fillPage<Source extends { readonly isDamaged?: boolean }, R>(
   let left = chars ?? Number.POSITIVE_INFINITY
   let since: number | undefined
   let isFull = false
-  const most = touches?.body ? FETCH_BODIES : FETCH
+  const most = readSet?.body ? FETCH_BODIES : FETCH
   let damaged = 0
   for (let last: Source | null = null; ; ) {
     const wanted = Math.min(most, limit - rows.length + 1) + damaged

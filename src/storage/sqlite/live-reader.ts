@@ -4,9 +4,9 @@ import type { BlobReference } from '../blob-leases.ts'
 import { valueChecksum } from '../checksum.ts'
 import { DamageReports } from '../damage.ts'
 import type { ChangesRange, DocState, LocalDoc, Page, Paging, StoreView } from '../engine.ts'
+import type { DocReadSet } from '../read-set.ts'
 import { LEFT_TO_STORE, type LiveReader } from '../storage-engine.ts'
 import type { RememberedPoint } from '../token-position.ts'
-import type { DocTouches } from '../touches.ts'
 import { Connection } from './connection.ts'
 import { DAMAGED_LEAVES_KEY } from './damaged-leaves.ts'
 import { PageCache, type PageCaches } from './database-access.ts'
@@ -194,7 +194,7 @@ export class SqliteLiveReader implements LiveReader {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ): Promise<R[]> {
     return this.#read((tables) => {
@@ -206,7 +206,7 @@ export class SqliteLiveReader implements LiveReader {
           count(doc)
           return read(doc, ...rest)
         },
-        touches,
+        readSet,
         chars,
       )
     })

@@ -114,7 +114,7 @@ function valuesMadeAnew(
     [garbageKeys.retainedRows, superseded('count(*)', 1)],
     [garbageKeys.retainedBytes, superseded('coalesce(sum(bytes), 0)', 1)],
     [garbageKeys.oldestRetained, superseded('coalesce(min(at), 0)', 1)],
-    [garbageKeys.looseBytes, () => 0],
+    [garbageKeys.maybeUnreferencedBytes, () => 0],
     // The next compaction finds what these say.
     [garbageKeys.compactedAt, () => 0],
     [garbageKeys.compactedPurge, () => 0],

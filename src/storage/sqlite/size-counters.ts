@@ -69,17 +69,18 @@ export class Sizes {
 
   #readGarbage(): GarbageCounts {
     const { state, garbage } = this.#deps
-    const { supersededRows, supersededBytes, looseBytes, oldestRetained, compactedAt } = garbage.counts
+    const { supersededRows, supersededBytes, maybeUnreferencedBytes, oldestRetained, compactedAt } =
+      garbage.counts
     const { compactedPurge, longestAncestry } = garbage.counts
     return {
       writes: garbage.writes,
       storedBytes: this.#pages() * this.#connection.pageSize,
       freeBytes: this.#free() * this.#connection.pageSize,
       supersededBytes: supersededBytes + supersededRows * ROW_BYTES,
-      looseBytes,
+      maybeUnreferencedBytes,
       oldestRetained: oldestRetained === 0 ? null : oldestRetained,
       compactedAt,
-      isOwed:
+      needsCompaction:
         state.purgeSeq > compactedPurge ||
         longestAncestry > state.view.revsLimit ||
         garbage.counts.unsummed > 0,

@@ -24,10 +24,10 @@ import type {
   StoreView,
 } from '../engine.ts'
 import type { VersionedStore } from '../history-store.ts'
+import type { DocReadSet } from '../read-set.ts'
 import type { Epoch, LastKnownSequence } from '../sequence.ts'
 import type { StoreEvent } from '../store-events.ts'
 import type { RememberedPoint } from '../token-position.ts'
-import type { DocTouches } from '../touches.ts'
 import type { CompactOptions, GarbageCounts, StoreSizes } from '../upkeep.ts'
 import { Compaction } from './compaction.ts'
 import type { Connection } from './connection.ts'
@@ -209,10 +209,10 @@ export class SqliteStore implements VersionedStore {
   async readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ): Promise<R[]> {
-    return this.#access.read(() => readDocs(this.#tables, ids, read, touches, chars))
+    return this.#access.read(() => readDocs(this.#tables, ids, read, readSet, chars))
   }
 
   async readRange<R>(
@@ -223,7 +223,7 @@ export class SqliteStore implements VersionedStore {
     const isInRange = inIdRange(range)
     return this.#page<StoredDocument, R>(
       paging,
-      (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.touches),
+      (last, limit) => this.#tables.documents.inRange(after(last, range), limit, paging.readSet),
       (doc, last) => !doc.deleted && isInRange(doc, last),
       read,
       (doc) => doc.charsRead,

@@ -77,7 +77,7 @@ t.test('a crash during the deletion of an account', async (t) => {
   const call = connect(t, first)
   await call('POST', '/_settee/accounts', { ...ROOT, json: { name: 'anna', password: 'anna' } })
   for (const name of ['a', 'b']) await call('PUT', `/${name}`, ANNA)
-  await first.hosted.tenants.change('anna', { isLeaving: true })
+  await first.hosted.tenants.change('anna', { isBeingDeleted: true })
   t.match(await call('GET', '/a', ANNA), { status: 403, json: { reason: /being deleted/ } })
   await call('DELETE', '/a', ROOT)
   await first.close()

@@ -58,12 +58,12 @@ t.test('reads of large and of many documents', async (t) => {
     await insert(
       `'large' || n, 1000 + n, 1, 1000 + n, '1-a', false, 1, 1, 1, '\\x0200', '"' || repeat('x', ${MB}) || '"' FROM generate_series(1, 50) n`,
     )
-    const paging = { limit: 50, chars: 3 * MB, touches: { body: true } }
+    const paging = { limit: 50, chars: 3 * MB, readSet: { body: true } }
     for (const page of [
       await of((pages) => pages.readChanges({ since: 1000 }, paging, body)),
       await of((pages) => pages.readChanges({ since: 1000, descending: true }, paging, body)),
       await of((pages) => pages.readRange({ start: { id: 'large', inclusive: true } }, paging, body)),
-      await of((pages) => pages.readChanges({ since: 1000 }, { ...paging, touches: {} }, body)),
+      await of((pages) => pages.readChanges({ since: 1000 }, { ...paging, readSet: {} }, body)),
     ]) {
       t.strictSame(page.result.rows, [MB + 2, MB + 2, MB + 2])
       t.ok(page.result.more)

@@ -74,7 +74,7 @@ for (const schema of OLDER) {
     t.same(lost, [])
     await other?.compact()
     t.same(await rowsWithoutChecksums(address), 0, 'a compaction notes the checksums of old rows')
-    t.notOk((await other?.garbage())?.isOwed)
+    t.notOk((await other?.garbage())?.needsCompaction)
     t.comment(`${during} documents were written meanwhile, ${written.length} in all`)
   })
 
@@ -162,7 +162,7 @@ t.test('sums of bytes that lack something are counted anew while others write', 
   const whole = async () => (await store.info()).sizes.file
   const parts = async () => (await store.sizes()).file
   t.ok(right.active - (await store.info()).sizes.active > 10_000_000, 'most is not counted yet')
-  t.ok((await store.garbage()).isOwed)
+  t.ok((await store.garbage()).needsCompaction)
   let isOver = false
   const writing = (async () => {
     for (let n = 0; !isOver; n++) {
@@ -175,7 +175,7 @@ t.test('sums of bytes that lack something are counted anew while others write', 
   isOver = true
   await writing
   t.equal(await parts(), await whole())
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
 
   const older = await postgres.query(
     `SELECT set_config('search_path', 'settee', false), settee.write_doc(db, settings_version, 'older', 1, 1, 1, 0, 2, 202, 0, 0,
@@ -185,12 +185,12 @@ t.test('sums of bytes that lack something are counted anew while others write', 
     name,
   )
   t.ok(Number(older[0]?.seq) > 0, 'an older node writes a document')
-  t.ok((await store.garbage()).isOwed)
+  t.ok((await store.garbage()).needsCompaction)
   t.equal((await readOne(store, 'of an older node'))?.deleted, false)
   t.not(await parts(), await whole())
   await store.compact({ keepSince: 0 })
   t.equal(await parts(), await whole())
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
 })
 
 t.test('a transaction that uses a table holds up the upgrade, and nobody else', async (t) => {

@@ -77,7 +77,7 @@ t.test(
   },
 )
 
-t.test('documents are presumed to be new after others were, and read once one of them is not', async (t) => {
+t.test('documents are assumed to be new after others were, and read once one of them is not', async (t) => {
   const { store, operations } = await openCuttable(t, server)
   const operationsOf = async (...ids: string[]) => {
     operations.length = 0

@@ -1,15 +1,15 @@
 import type { MakeEngine } from '../../storage/conformance/setup.ts'
 import { runStorageFaultTests, runStorageTests } from '../../storage/conformance.ts'
-import { type Lend, lend } from '../../storage/memory/lending.ts'
+import { type WithDocument, withDocument } from '../../storage/memory/document-scope.ts'
 import { SharedMemory } from '../../storage/memory/shared.ts'
-import { strictLending } from '../../storage/memory/strict.ts'
+import { strictDocuments } from '../../storage/memory/strict.ts'
 import { eitherEngine, twoOpeners } from '../../storage/memory/two-openers.ts'
 
 const makeTwoOpeners =
-  (lendBy: Lend): MakeEngine =>
+  (variant: WithDocument): MakeEngine =>
   async (_t, options) => {
     const shared = new SharedMemory()
-    const open = () => twoOpeners({ ...options, lend: lendBy }, shared)
+    const open = () => twoOpeners({ ...options, withDocument: variant }, shared)
     let openers = open()
     const reopen = async () => {
       await Promise.all(openers.map((opener) => opener.close()))
@@ -23,6 +23,6 @@ const makeTwoOpeners =
     }
   }
 
-runStorageTests('two openers', makeTwoOpeners(strictLending()))
-// Strict lending repeats a callback, whose second call has no fault.
-runStorageFaultTests('two openers', makeTwoOpeners(lend))
+runStorageTests('two openers', makeTwoOpeners(strictDocuments()))
+// The strict engine repeats a callback, whose second call has no fault.
+runStorageFaultTests('two openers', makeTwoOpeners(withDocument))

@@ -143,7 +143,7 @@ export const attachmentCases: StorageCases = {
     const carrying: DocUpdate<string> = {
       id: 'a',
       bytes: 1,
-      touches: { body: true, branches: true },
+      readSet: { body: true, branches: true },
       decide: (doc) => {
         const kept =
           doc?.attachments(doc.rev).map(({ blob, ...facts }) => ({ ...facts, content: { blob } })) ?? []

@@ -10,7 +10,7 @@ export function counting(id: string): DocUpdate<number> {
   return {
     id,
     bytes: 10,
-    touches: { body: true, branches: true },
+    readSet: { body: true, branches: true },
     decide: (doc) => {
       const { n } = JSON.parse(doc?.body(doc.rev) ?? '{"n":0}') as { n: number }
       return { result: n + 1, write: successor(doc, `{"n":${n + 1}}`) }

@@ -79,7 +79,7 @@ export const countingCases: StorageCases = {
       await store.purgeDocs(
         ids.map((id) => ({
           id,
-          touches: { branches: true, revisions: true },
+          readSet: { branches: true, revisions: true },
           decide: (doc) => {
             const removed = [...(doc?.revisions() ?? [])].map(({ rev }) => rev)
             return { result: 0, write: { purged: removed, removed, rest: null } }
@@ -145,7 +145,7 @@ export const countingCases: StorageCases = {
       await store.purgeDocs([
         {
           id,
-          touches: { branches: true, revisions: true, retained: true },
+          readSet: { branches: true, revisions: true, retained: true },
           decide: (doc) => {
             const removed = [...(doc?.revisions() ?? [])].map(({ rev }) => rev)
             const all = [...removed, ...(doc?.retained() ?? [])]

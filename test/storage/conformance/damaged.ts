@@ -17,7 +17,7 @@ import {
 } from './setup.ts'
 
 const IDS = ['a', 'b', 'c']
-const TOUCHES = { body: true, branches: true, ancestry: 'leaves' } as const
+const READ_SET = { body: true, branches: true, ancestry: 'leaves' } as const
 
 /** Three documents, of which b is damaged; null for an engine without checksums. */
 async function withDamage(
@@ -55,17 +55,17 @@ function lenient(of: (doc: DocState) => unknown) {
 /** Reads all documents in each way. */
 async function readInAll(store: DatabaseStore, of: (doc: DocState) => unknown) {
   const read = lenient(of)
-  const paging = { ...ALL, touches: TOUCHES }
+  const paging = { ...ALL, readSet: READ_SET }
   return {
     plain: await store.readDocs(IDS, read),
-    touched: await store.readDocs(IDS, read, TOUCHES),
+    declared: await store.readDocs(IDS, read, READ_SET),
     range: (await store.readRange({}, paging, read)).rows,
     feed: (await store.readChanges({ since: 0 }, paging, read)).rows.toSorted(),
   }
 }
 
 const everywhere = (b: string) => ({
-  ...{ plain: ['a', b, 'c'], touched: ['a', b, 'c'] },
+  ...{ plain: ['a', b, 'c'], declared: ['a', b, 'c'] },
   ...{ range: ['a', b, 'c'], feed: ['a', b, 'c'] },
 })
 
@@ -201,7 +201,7 @@ export const damageCases: StorageCases = {
     for (const id of damaged) await opened.damage?.('row', id)
     const { store } = await opened.reopen()
     const sound = ids.filter((id) => opened.damage === null || !damaged.includes(id))
-    for (const paging of [{ limit: 1 }, { limit: 4 }, { limit: 100, chars: 1, touches: { body: true } }]) {
+    for (const paging of [{ limit: 1 }, { limit: 4 }, { limit: 100, chars: 1, readSet: { body: true } }]) {
       const row = (doc: DocState) => ({ id: doc.id, seq: doc.seq, body: doc.body(doc.rev) })
       const inRange = await readPages((last) => {
         const range = last === undefined ? {} : { start: { id: last.id, inclusive: false } }

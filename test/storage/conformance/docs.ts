@@ -1,5 +1,5 @@
 import type { DocUpdate } from '../../../src/storage/engine.ts'
-import type { Touches } from '../../../src/storage/touches.ts'
+import type { ReadSet } from '../../../src/storage/read-set.ts'
 import { audit } from './audit.ts'
 import { put, readOne, remove, snapshot, write } from './edits.ts'
 import { ALL, errorOf, only, openNotes, type StorageCases } from './setup.ts'
@@ -27,7 +27,7 @@ export const docCases: StorageCases = {
     const plain = await readOne(store, 'a')
     const revs = plain?.revisions.map(({ rev }) => rev) ?? []
     const paths = [{ pos: 9, ids: ['none'] }]
-    const all: Touches[] = [
+    const all: ReadSet[] = [
       {},
       { body: true },
       { branches: true },
@@ -38,10 +38,10 @@ export const docCases: StorageCases = {
       { revs: [...revs, '9-none'], attachments: revs, nearest: paths },
       { revisions: true, retained: true },
     ]
-    for (const touches of all) {
-      t.same(await store.readDocs(['a'], (doc) => doc && snapshot(doc), touches), [plain])
-      t.same((await store.readRange({}, { limit: 9, touches }, snapshot)).rows, [plain])
-      t.same((await store.readChanges({ since: 0 }, { limit: 9, touches }, snapshot)).rows, [plain])
+    for (const readSet of all) {
+      t.same(await store.readDocs(['a'], (doc) => doc && snapshot(doc), readSet), [plain])
+      t.same((await store.readRange({}, { limit: 9, readSet }, snapshot)).rows, [plain])
+      t.same((await store.readChanges({ since: 0 }, { limit: 9, readSet }, snapshot)).rows, [plain])
     }
   },
 

@@ -23,7 +23,7 @@ export function put(id: string, body = '{}', options: EditOptions = {}): DocUpda
   return {
     id,
     bytes: options.bytes ?? body.length,
-    touches: { branches: true },
+    readSet: { branches: true },
     decide: (doc) => {
       const write = successor(doc, body, options)
       return { result: write.rev, write }

@@ -77,7 +77,7 @@ export const feedCases: StorageCases = {
       const all = await store.readChanges({ since: 0, descending }, { limit: 100 }, bodyOf)
       for (const wanted of [1, 3, 5]) {
         const chars = all.rows.slice(0, wanted).reduce((sum, text) => sum + text.length, 0)
-        const paging = { limit: 100, chars, touches: { body: true } }
+        const paging = { limit: 100, chars, readSet: { body: true } }
         const page = await store.readChanges({ since: 0, descending }, paging, bodyOf)
         t.ok(page.rows.length >= 1 && page.rows.length <= wanted)
         t.equal(page.more, page.rows.length < all.rows.length, 'more only where rows remain')

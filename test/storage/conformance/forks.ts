@@ -69,7 +69,7 @@ export const forkCases: StorageCases = {
   'a page ends where its characters are reached, but not before its first row': async (t, makeEngine) => {
     const { store } = await openNotes(t, makeEngine)
     await store.updateDocs([put('x'), write('a', FORK), write('b', FORK)])
-    const page = await store.readForked(0, { limit: 10, chars: 1, touches: { body: true } }, (doc) => {
+    const page = await store.readForked(0, { limit: 10, chars: 1, readSet: { body: true } }, (doc) => {
       doc.body(doc.rev)
       return doc.id
     })

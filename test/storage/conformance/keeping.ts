@@ -203,16 +203,16 @@ export const keepingCases: StorageCases = {
     t.equal((await keptOf(store, 'a')).length, 3)
     await only(store.purgeDocs([purge('a', [last])]))
     t.same(await keptOf(store, 'a'), ['1-eeee'])
-    t.ok((await store.garbage()).isOwed, 'what was purged is still in freed pages')
+    t.ok((await store.garbage()).needsCompaction, 'what was purged is still in freed pages')
     const leaf = (await readOne(store, 'b'))?.rev ?? ''
     await only(store.purgeDocs([purge('b', [leaf])]))
     t.equal(await readOne(store, 'b'), null)
     t.same((await store.sizes()).kept, { count: 1, bytes: 10 })
     await store.compact({ keepSince: 0 })
-    t.notOk((await store.garbage()).isOwed)
+    t.notOk((await store.garbage()).needsCompaction)
     const { store: again } = await reopen()
     t.same(await keptOf(again, 'a'), ['1-eeee'])
-    t.notOk((await again.garbage()).isOwed)
+    t.notOk((await again.garbage()).needsCompaction)
   },
 
   'ancestries beyond a lower limit are cut, and nothing else changes': async (t, makeEngine) => {
@@ -220,14 +220,14 @@ export const keepingCases: StorageCases = {
     for (let n = 0; n < 12; n++) await store.updateDocs([put('a', `{"n":${n}}`), put('b')])
     await store.updateDocs([put('c'), remove('c')])
     const before = await readFeed(store)
-    t.notOk((await store.garbage()).isOwed)
+    t.notOk((await store.garbage()).needsCompaction)
     await store.compact()
     await store.updateSettings(() => ({ result: null, write: { revsLimit: 5 } }))
-    t.ok((await store.garbage()).isOwed)
+    t.ok((await store.garbage()).needsCompaction)
     await store.compact()
     for (const open of [async () => store, async () => (await reopen()).store]) {
       const from = await open()
-      t.notOk((await from.garbage()).isOwed)
+      t.notOk((await from.garbage()).needsCompaction)
       const after = await readFeed(from)
       const cut = before.map(({ branches, ...doc }) => ({
         ...doc,
@@ -239,7 +239,7 @@ export const keepingCases: StorageCases = {
     }
     const { store: again } = await reopen()
     await again.updateSettings(() => ({ result: null, write: { revsLimit: 50 } }))
-    t.notOk((await again.garbage()).isOwed, 'a higher limit cuts nothing')
+    t.notOk((await again.garbage()).needsCompaction, 'a higher limit cuts nothing')
   },
 
   'the garbage counters show what there is to remove, and nothing after a compaction': async (
@@ -248,13 +248,19 @@ export const keepingCases: StorageCases = {
   ) => {
     const { store, later, reopen } = await timed(t, makeEngine)
     const empty = await store.garbage()
-    t.match(empty, { supersededBytes: 0, looseBytes: 0, oldestRetained: null, isOwed: false, compactedAt: 0 })
+    t.match(empty, {
+      supersededBytes: 0,
+      maybeUnreferencedBytes: 0,
+      oldestRetained: null,
+      needsCompaction: false,
+      compactedAt: 0,
+    })
     const file = attachment('x', randomBytes(5000))
     await later(store.updateDocs([put('a', '{"n":1}', { attachments: [file] })]))
     t.ok((await store.garbage()).writes > empty.writes)
     await later(store.updateDocs([put('a', '{"n":2}')]))
-    const { supersededBytes, looseBytes } = await (await reopen()).store.garbage()
-    t.ok(supersededBytes >= 7 && looseBytes === 5000)
+    const { supersededBytes, maybeUnreferencedBytes } = await (await reopen()).store.garbage()
+    t.ok(supersededBytes >= 7 && maybeUnreferencedBytes === 5000)
   },
 
   'sizes add up, and are what a recount finds': async (t, makeEngine) => {

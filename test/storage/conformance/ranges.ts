@@ -133,7 +133,7 @@ export const rangeCases: StorageCases = {
     const { store } = await openNotes(t, makeEngine)
     const body = '{"text":"€€€"}'
     await store.updateDocs([put('a', body), put('b', body), put('c', body), put('d', body)])
-    const touches = { body: true }
+    const readSet = { body: true }
     for (const [chars, most] of [
       [0, 1],
       [1, 1],
@@ -142,10 +142,10 @@ export const rangeCases: StorageCases = {
       [3 * body.length, 3],
       [9 * body.length, 4],
     ] as const) {
-      const page = await store.readRange({}, { limit: 9, chars, touches }, (doc) => doc.body(doc.rev))
+      const page = await store.readRange({}, { limit: 9, chars, readSet }, (doc) => doc.body(doc.rev))
       t.ok(page.rows.length >= 1 && page.rows.length <= most, `${chars}`)
       t.equal(page.more, page.rows.length < 4)
-      const read = await store.readDocs(['a', 'x', 'b'], (doc) => doc?.body(doc.rev), touches, chars)
+      const read = await store.readDocs(['a', 'x', 'b'], (doc) => doc?.body(doc.rev), readSet, chars)
       t.ok(read.length >= 1 && read.length <= most + 1, `${chars}`)
       t.equal(read[0], body)
     }
@@ -159,7 +159,7 @@ export const rangeCases: StorageCases = {
       while (performance.now() < until);
       return doc.body(doc.rev)
     }
-    const page = await store.readRange({}, { limit: 140, touches: { body: true } }, slow)
+    const page = await store.readRange({}, { limit: 140, readSet: { body: true } }, slow)
     t.same([page.rows.length, page.more], [140, true])
   },
 

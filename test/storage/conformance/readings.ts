@@ -43,7 +43,7 @@ export async function readAll(store: DatabaseStore): Promise<Map<string, unknown
       found.set(name, error)
     }
   }
-  const touches = { body: true, branches: true, ancestry: 'leaves' } as const
+  const readSet = { body: true, branches: true, ancestry: 'leaves' } as const
   const rows = (read: { rows: unknown[] }) => {
     for (const row of read.rows as { id: string; name?: string }[]) found.set(`${row.name} ${row.id}`, row)
   }
@@ -58,7 +58,7 @@ export async function readAll(store: DatabaseStore): Promise<Map<string, unknown
   for (const id of IDS) {
     await tried(
       `doc ${id}`,
-      async () => (await store.readDocs([id], (doc) => doc && snapshot(doc), touches))[0],
+      async () => (await store.readDocs([id], (doc) => doc && snapshot(doc), readSet))[0],
     )
     await tried(`plain ${id}`, async () => {
       const [doc] = await store.readDocs(
@@ -68,7 +68,7 @@ export async function readAll(store: DatabaseStore): Promise<Map<string, unknown
       return doc
     })
   }
-  await tried('range', async () => rows(await store.readRange({}, { ...ALL, touches }, lenient('range'))))
+  await tried('range', async () => rows(await store.readRange({}, { ...ALL, readSet }, lenient('range'))))
   await tried('feed', async () => rows(await store.readChanges({ since: 0 }, ALL, lenient('feed'))))
   await tried('locals', async () => {
     for (const local of (await store.readLocalRange({}, ALL)).rows) found.set(`local ${local.id}`, local)

@@ -18,16 +18,16 @@ const CHECKPOINT = JSON.stringify({
   history: [{ session_id: 's', last_seq: 3 }],
 })
 
-function local(id: string, body: string, met = false) {
-  return { id: `_local/${id}`, decide: () => ({ result: 'done', write: { rev: 1, body }, met }) }
+function local(id: string, body: string, checked = false) {
+  return { id: `_local/${id}`, decide: () => ({ result: 'done', write: { rev: 1, body }, checked }) }
 }
 
 /** What a decision is told of an id. */
 function asked(id: string) {
   return {
     id: `_local/${id}`,
-    decide: (_doc: unknown, { wasRestored }: { wasRestored: boolean }, wasMet: boolean) => ({
-      result: { wasRestored, wasMet },
+    decide: (_doc: unknown, { wasRestored }: { wasRestored: boolean }, wasChecked: boolean) => ({
+      result: { wasRestored, wasChecked },
     }),
   }
 }
@@ -166,28 +166,28 @@ export const replaceCases: StorageCases = {
     ])
   },
 
-  'checkpoints of replications are gone; what is met is remembered until the next time': async (
+  'checkpoints of replications are gone; which ids were checked is remembered until the next restore': async (
     t,
     makeEngine,
   ) => {
     const open = await openWithCopies(t, makeEngine)
     if (open === null) return
     await open.store.updateLocals([local('check', CHECKPOINT), local('other', '{"session_id":"s"}')])
-    t.same(await only(open.store.updateLocals([asked('x')])), { wasRestored: false, wasMet: false })
+    t.same(await only(open.store.updateLocals([asked('x')])), { wasRestored: false, wasChecked: false })
     const copy = await open.snapshot()
     const { store } = await putBack(open, copy)
     t.hasStrict(await store.readLocals(['_local/check', '_local/other']), [null, { rev: 1 }])
     const about = async (from: OpenStore['store'], id: string) =>
       (await only(from.updateLocals([asked(id)]))) as object
-    t.same(await about(store, 'x'), { wasRestored: true, wasMet: false })
-    await store.updateLocals([{ id: '_local/x', decide: () => ({ result: 0, met: true }) }])
+    t.same(await about(store, 'x'), { wasRestored: true, wasChecked: false })
+    await store.updateLocals([{ id: '_local/x', decide: () => ({ result: 0, checked: true }) }])
     await store.updateLocals([local('y', CHECKPOINT, true)])
     const later = await open.reopen()
-    for (const id of ['x', 'y']) t.same(await about(later.store, id), { wasRestored: true, wasMet: true })
-    t.same(await about(later.store, 'z'), { wasRestored: true, wasMet: false })
+    for (const id of ['x', 'y']) t.same(await about(later.store, id), { wasRestored: true, wasChecked: true })
+    t.same(await about(later.store, 'z'), { wasRestored: true, wasChecked: false })
     t.same(await later.store.readLocals(['_local/x']), [null])
     const again = await putBack(later, await later.snapshot())
-    t.same(await about(again.store, 'x'), { wasRestored: true, wasMet: false })
+    t.same(await about(again.store, 'x'), { wasRestored: true, wasChecked: false })
     t.same(await again.store.readLocals(['_local/y']), [null])
   },
 

@@ -79,7 +79,10 @@ export const settingsCases: StorageCases = {
       from.updateLocals([
         {
           id: '_local/a',
-          decide: (_doc, { wasRestored }, wasMet) => ({ result: [wasRestored, wasMet], met: true }),
+          decide: (_doc, { wasRestored }, wasChecked) => ({
+            result: [wasRestored, wasChecked],
+            checked: true,
+          }),
         },
       ])
     t.same(await meet(store), [{ result: [false, false] }])

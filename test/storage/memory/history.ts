@@ -3,8 +3,8 @@ import type { Page, Paging, StoreView } from '../../../src/storage/engine.ts'
 import type {
   DocHistory,
   HistoryPaging,
+  HistoryReadSet,
   HistoryStore,
-  HistoryTouches,
 } from '../../../src/storage/history-store.ts'
 import { feedAbove, idsInRange, type State, type StoredDoc } from './state.ts'
 import type { PageRead } from './store.ts'
@@ -13,16 +13,16 @@ import type { PageRead } from './store.ts'
 export interface HistoryReads {
   read<T>(read: (state: State, view: StoreView) => T): Promise<T>
   page<T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R>
-  lend<R>(
+  callWith<R>(
     doc: StoredDoc | undefined,
-    touches: HistoryTouches | undefined,
+    readSet: HistoryReadSet | undefined,
     use: (doc: DocHistory | null) => R,
     countChars?: (chars: number) => void,
   ): R
 }
 
 /** @param madeAt when the database was made, in ms since 1970 */
-export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number): HistoryStore {
+export function memoryHistory({ read, page, callWith }: HistoryReads, madeAt: number): HistoryStore {
   const paged = <R>(
     docs: (state: State) => readonly StoredDoc[],
     paging: HistoryPaging,
@@ -30,7 +30,7 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
   ) =>
     read((state, view) =>
       page(docs(state), paging, view, (row, count) =>
-        lend(row, paging.touches, (doc) => each(doc as DocHistory, view), count),
+        callWith(row, paging.readSet, (doc) => each(doc as DocHistory, view), count),
       ),
     )
   return {
@@ -40,8 +40,10 @@ export function memoryHistory({ read, page, lend }: HistoryReads, madeAt: number
         const begun = times.reduce((least, time) => Math.min(least, time), madeAt)
         return { whole: historySince, timed: 0, begun }
       }),
-    readDocs: (ids, each, touches) =>
-      read((state, view) => ids.map((id) => lend(state.docs.get(id), touches, (doc) => each(doc, id, view)))),
+    readDocs: (ids, each, readSet) =>
+      read((state, view) =>
+        ids.map((id) => callWith(state.docs.get(id), readSet, (doc) => each(doc, id, view))),
+      ),
     readRange: (range, paging, each) =>
       paged(
         (state) => idsInRange(state.docs.keys(), range).map((id) => state.docs.get(id) as StoredDoc),

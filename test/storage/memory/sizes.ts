@@ -24,10 +24,10 @@ export function wearOf(state: State): GarbageCounts {
     storedBytes: externalSize(state),
     freeBytes: 0,
     supersededBytes: bodies(rowsOf(state, ({ leaf, isKept }) => !(leaf || isKept))).bytes,
-    looseBytes: part(loose).bytes,
+    maybeUnreferencedBytes: part(loose).bytes,
     oldestRetained: kept.length === 0 ? null : Math.min(...kept),
     compactedAt: state.compactedAt,
-    isOwed: state.purgeSeq > state.compactedPurge || state.longestAncestry > state.revsLimit,
+    needsCompaction: state.purgeSeq > state.compactedPurge || state.longestAncestry > state.revsLimit,
   }
 }
 

@@ -61,8 +61,8 @@ export interface State {
   longestAncestry: number
   /** Grows with each commit. */
   writes: number
-  /** The ids that were met since the database was restored; null: it was not. */
-  met: Set<string> | null
+  /** The ids of `_local` documents that were checked since the database was restored; null: it was not. */
+  checked: Set<string> | null
   readonly docs: Map<string, StoredDoc>
   readonly locals: Map<string, LocalDoc>
   /** By their families and parts, the oldest first. */
@@ -99,7 +99,7 @@ export function emptyState(): State {
     compactedPurge: 0,
     longestAncestry: 1000,
     writes: 0,
-    met: null,
+    checked: null,
     docs: new Map(),
     locals: new Map(),
     points: new Map(),
@@ -119,7 +119,7 @@ export function draftOf(state: State): State {
     docs: new Map(state.docs),
     locals: new Map(state.locals),
     points: new Map(state.points),
-    met: state.met && new Set(state.met),
+    checked: state.checked && new Set(state.checked),
     blobs: new Map(state.blobs),
     blobOfHash: new Map(state.blobOfHash),
     unnamed: new Set(state.unnamed),
@@ -130,7 +130,7 @@ export function draftOf(state: State): State {
 export function viewOf(state: State): StoreView {
   const { updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit } = state
   const { designVersion, settingsVersion, security } = state
-  const wasRestored = state.met !== null
+  const wasRestored = state.checked !== null
   return {
     ...{ updateSeq, epochs, docCount, deletedCount, revsLimit, purgedInfosLimit },
     ...{ designVersion, settingsVersion, security, wasRestored },
@@ -147,7 +147,7 @@ export function begunAnew(state: State): State {
   const draft = draftOf(state)
   draft.epochs = renewEpochs(state.epochs, state.updateSeq + 1, { now: Date.now(), isRestored: true })
   draft.settingsVersion += 1
-  draft.met = new Set()
+  draft.checked = new Set()
   for (const [id, { body }] of draft.locals) if (isCheckpoint(body)) draft.locals.delete(id)
   return draft
 }

@@ -23,15 +23,15 @@ import type {
 } from '../../../src/storage/engine.ts'
 import type {
   DocHistory,
+  HistoryReadSet,
   HistoryStore,
-  HistoryTouches,
   VersionedStore,
 } from '../../../src/storage/history-store.ts'
+import type { DocReadSet, ReadSet } from '../../../src/storage/read-set.ts'
 import { type Epoch, isRolledBack } from '../../../src/storage/sequence.ts'
 import type { OpenOptions } from '../../../src/storage/storage-engine.ts'
 import type { StoreEvent } from '../../../src/storage/store-events.ts'
 import { forgotten, type RememberedPoint } from '../../../src/storage/token-position.ts'
-import type { DocTouches, Touches } from '../../../src/storage/touches.ts'
 import type {
   CompactionProgress,
   CompactOptions,
@@ -39,8 +39,8 @@ import type {
   StoreSizes,
 } from '../../../src/storage/upkeep.ts'
 import { type Decided, MemoryCommits } from './commits.ts'
+import type { WithDocument } from './document-scope.ts'
 import { memoryHistory } from './history.ts'
-import type { Lend } from './lending.ts'
 import type { MemoryLeases, MemoryOpener } from './opener.ts'
 import { dropForsaken, dropSuperseded, purgeDoc } from './purge.ts'
 import { measured, sinceWhen, sizesOf, wearOf } from './sizes.ts'
@@ -84,7 +84,7 @@ export class MemoryStore implements VersionedStore {
   readonly history: HistoryStore
   readonly #record: DatabaseRecord
   readonly #operate: Operate
-  readonly #lendBy: Lend
+  readonly #withDocument: WithDocument
   readonly #staging: MemoryStaging
   readonly wasRolledBack: boolean
   readonly #listeners: ((event: StoreEvent) => void)[] = []
@@ -100,12 +100,12 @@ export class MemoryStore implements VersionedStore {
   constructor(
     record: DatabaseRecord,
     operate: Operate,
-    lendBy: Lend,
+    withDocument: WithDocument,
     { lastKnown: mark, opener }: OpenOptions & { readonly opener: MemoryOpener },
   ) {
     this.#record = record
     this.#operate = operate
-    this.#lendBy = lendBy
+    this.#withDocument = withDocument
     this.#opener = opener
     this.wasRolledBack = mark !== undefined && isRolledBack(record.state, mark)
     if (!opener.network.isShared) record.leases.endAll(() => true)
@@ -123,12 +123,12 @@ export class MemoryStore implements VersionedStore {
       read: <T>(read: (state: State, view: StoreView) => T) => this.#read(read),
       page: <T, R>(rows: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>) =>
         this.#page(rows, paging, view, read),
-      lend: <R>(
+      callWith: <R>(
         doc: StoredDoc | undefined,
-        touches: HistoryTouches | undefined,
+        readSet: HistoryReadSet | undefined,
         use: (doc: DocHistory | null) => R,
         countChars: (chars: number) => void = () => undefined,
-      ) => lendBy(doc, { load: operate, showsKept: true, countChars }, touches, use),
+      ) => withDocument(doc, { load: operate, showsKept: true, countChars }, readSet, use),
     }
     this.history = memoryHistory(reads, record.createdAt * 1000)
     this.#staging = new MemoryStaging(record.leases, opener, {
@@ -176,7 +176,7 @@ export class MemoryStore implements VersionedStore {
   readDocs<R>(
     ids: readonly string[],
     read: (doc: DocState | null, id: string, view: StoreView, place: number) => R,
-    touches?: DocTouches,
+    readSet?: DocReadSet,
     chars?: number,
   ) {
     return this.#read((state, view) => {
@@ -185,7 +185,12 @@ export class MemoryStore implements VersionedStore {
       for (const [place, id] of ids.entries()) {
         const doc = state.docs.get(id)
         results.push(
-          this.#lend(doc, touchesAt(touches, place), (lent) => read(lent, id, view, place), bound.count),
+          this.#callWith(
+            doc,
+            readSetAt(readSet, place),
+            (scoped) => read(scoped, id, view, place),
+            bound.count,
+          ),
         )
         if (bound.isReached) break
       }
@@ -200,7 +205,7 @@ export class MemoryStore implements VersionedStore {
   ): Promise<Page<R>> {
     return this.#read((state, view) =>
       this.#page(idsInRange(liveIds(state), range), paging, view, (id, count) =>
-        this.#lend(state.docs.get(id), paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#callWith(state.docs.get(id), paging.readSet, (doc) => read(doc as DocState, view), count),
       ),
     )
   }
@@ -230,7 +235,7 @@ export class MemoryStore implements VersionedStore {
       const rows = feedAbove(state, range.since).filter((doc) => doc.seq < (range.before ?? Infinity))
       if (range.descending === true) rows.reverse()
       return this.#page(rows, paging, view, (row, count) =>
-        this.#lend(row, paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#callWith(row, paging.readSet, (doc) => read(doc as DocState, view), count),
       )
     })
     if (this.#opener.mutant !== 'view after page') return page
@@ -251,7 +256,7 @@ export class MemoryStore implements VersionedStore {
       const docs = [...state.docs.values()].filter(({ num }) => num > after).sort((a, b) => a.num - b.num)
       const forked = docs.filter(({ rows }) => [...rows.values()].filter(({ leaf }) => leaf).length > 1)
       const { rows, more } = this.#page(forked, paging, view, (row, count) =>
-        this.#lend(row, paging.touches, (doc) => read(doc as DocState, view), count),
+        this.#callWith(row, paging.readSet, (doc) => read(doc as DocState, view), count),
       )
       const last = more ? (forked[rows.length - 1]?.num ?? after) : null
       const searched = last === null ? docs.length : docs.filter(({ num }) => num <= last).length
@@ -293,9 +298,9 @@ export class MemoryStore implements VersionedStore {
   }
 
   /** @param changes to make again on another draft, if the decision holds there */
-  #updateDoc<R, N>(draft: State, { id, touches, decide }: DocUpdate<R, N>, changes: Change[]): Outcome<R, N> {
+  #updateDoc<R, N>(draft: State, { id, readSet, decide }: DocUpdate<R, N>, changes: Change[]): Outcome<R, N> {
     this.#operate('read document')
-    const decision = this.#lend(draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
+    const decision = this.#callWith(draft.docs.get(id), readSet, (doc) => decide(doc, viewOf(draft)))
     if ('needs' in decision) return { needs: decision.needs }
     if (decision.write !== undefined) {
       const { write } = decision
@@ -330,9 +335,9 @@ export class MemoryStore implements VersionedStore {
     return this.#write((draft) => updates.map((update) => caught(() => this.#purgeDoc(draft, update))))
   }
 
-  #purgeDoc<R>(draft: State, { id, touches, decide }: PurgeUpdate<R>): Outcome<R> {
+  #purgeDoc<R>(draft: State, { id, readSet, decide }: PurgeUpdate<R>): Outcome<R> {
     this.#operate('read document')
-    const { result, write } = this.#lend(draft.docs.get(id), touches, (doc) => decide(doc, viewOf(draft)))
+    const { result, write } = this.#callWith(draft.docs.get(id), readSet, (doc) => decide(doc, viewOf(draft)))
     if (write !== undefined) {
       this.#operate('purge document')
       purgeDoc(draft, this.#by, id, write)
@@ -411,9 +416,9 @@ export class MemoryStore implements VersionedStore {
   }
 
   #updateLocal<R>(draft: State, { id, decide }: LocalUpdate<R>): Outcome<R> {
-    const wasMet = draft.met?.has(id) === true
-    const { result, write, met } = decide(draft.locals.get(id) ?? null, viewOf(draft), wasMet)
-    if (met) draft.met?.add(id)
+    const wasChecked = draft.checked?.has(id) === true
+    const { result, write, checked } = decide(draft.locals.get(id) ?? null, viewOf(draft), wasChecked)
+    if (checked) draft.checked?.add(id)
     if (write !== undefined) this.#operate('write local document')
     if (write === null) draft.locals.delete(id)
     else if (write !== undefined) draft.locals.set(id, { id, rev: write.rev, body: write.body })
@@ -460,7 +465,7 @@ export class MemoryStore implements VersionedStore {
         draft.revsLimit = write.revsLimit
         draft.longestAncestry = Math.max(draft.longestAncestry, write.revsLimit)
       }
-      if (write?.wasRestored) draft.met ??= new Set()
+      if (write?.wasRestored) draft.checked ??= new Set()
       if (write?.purgedInfosLimit !== undefined) draft.purgedInfosLimit = write.purgedInfosLimit
       return result
     })
@@ -526,13 +531,13 @@ export class MemoryStore implements VersionedStore {
     for (const listener of this.#listeners) listener(event)
   }
 
-  #lend<R>(
+  #callWith<R>(
     doc: StoredDoc | undefined,
-    touches: Touches | undefined,
+    readSet: ReadSet | undefined,
     use: (doc: DocHistory | null) => R,
     countChars?: (chars: number) => void,
   ): R {
-    return this.#lendBy(doc, { load: this.#operate, ...(countChars && { countChars }) }, touches, use)
+    return this.#withDocument(doc, { load: this.#operate, ...(countChars && { countChars }) }, readSet, use)
   }
 
   #page<T, R>(items: readonly T[], paging: Paging, view: StoreView, read: PageRead<T, R>): Page<R> {
@@ -602,8 +607,8 @@ class CharsBound {
   }
 }
 
-function touchesAt(touches: DocTouches | undefined, place: number): Touches | undefined {
-  return touches?.of === undefined ? touches : { ...touches, ...touches.of(place) }
+function readSetAt(readSet: DocReadSet | undefined, place: number): ReadSet | undefined {
+  return readSet?.of === undefined ? readSet : { ...readSet, ...readSet.of(place) }
 }
 
 function caught<R, N>(update: () => Outcome<R, N>): Outcome<R, N> {

@@ -1,13 +1,13 @@
 /**
- * Lends documents as an engine over a network would: a callback sees only what it has declared. What else it touches is a
- * miss, which ends the call; it is called again with that part. Each callback is called once more with a fresh loan, and
- * must give the same answer.
+ * Passes documents as an engine over a network would: a callback sees only what it has declared. What else it reads is a
+ * miss, which ends the call; it is called again with that part. Each callback is called once more with a fresh document,
+ * and must give the same answer.
  */
 import { inspect, isDeepStrictEqual } from 'node:util'
 import { formatRev, parseRev } from '../../../src/revisions/rev.ts'
-import type { HistoryTouches } from '../../../src/storage/history-store.ts'
-import type { RevisionPath } from '../../../src/storage/touches.ts'
-import { type Disk, type Lend, lend, type Part } from './lending.ts'
+import type { HistoryReadSet } from '../../../src/storage/history-store.ts'
+import type { RevisionPath } from '../../../src/storage/read-set.ts'
+import { type Disk, type Part, type WithDocument, withDocument } from './document-scope.ts'
 import type { StoredDoc } from './state.ts'
 
 /** More misses in one call mean that a callback never ends. */
@@ -15,7 +15,7 @@ const MOST_MISSES = 20_000
 /** Frames of a stack, so that it shows who has called the engine. */
 const FRAMES = 60
 
-/** Thrown where a callback touches a part that is not loaded. Nothing but the engine may catch it. */
+/** Thrown where a callback reads a part that is not loaded. Nothing but the engine may catch it. */
 class NotLoaded extends Error {
   readonly part: string
 
@@ -25,7 +25,7 @@ class NotLoaded extends Error {
   }
 }
 
-/** The misses of an engine, by the places in src/ that had not declared what they touch. */
+/** The misses of an engine, by the places in src/ that had not declared what they read. */
 export class Misses {
   readonly #counts = new Map<string, number>()
 
@@ -58,23 +58,23 @@ function siteOf(stack: string): string {
 }
 
 /** @param misses counts what was not declared; without it nobody asks */
-export function strictLending(misses?: Misses): Lend {
-  return (doc, disk, touches, use) => {
+export function strictDocuments(misses?: Misses): WithDocument {
+  return (doc, disk, readSet, use) => {
     if (doc === undefined) return twice(() => use(null))
-    const isDeclared = declaration(doc, touches)
+    const isDeclared = declaration(doc, readSet)
     const loaded = new Set<string>()
-    const touch = (part: Part) => {
+    const onRead = (part: Part) => {
       const name = 'rev' in part ? `${part.kind} ${part.rev}` : part.kind
       if (!isDeclared(part) && !loaded.has(name)) throw new NotLoaded(name)
     }
     const { countChars: _, ...uncounted } = disk
-    const first: Disk = { ...uncounted, touch }
-    const last: Disk = { ...disk, touch }
+    const first: Disk = { ...uncounted, onRead }
+    const last: Disk = { ...disk, onRead }
     return twice((isLast) => {
       while (loaded.size < MOST_MISSES) {
         try {
           return withStacks(misses === undefined ? 0 : FRAMES, () =>
-            lend(doc, isLast ? last : first, touches, use),
+            withDocument(doc, isLast ? last : first, readSet, use),
           )
         } catch (thrown) {
           if (!(thrown instanceof NotLoaded)) throw thrown
@@ -118,13 +118,13 @@ function outcomeOf<R>(call: () => R): CallOutcome<R> {
   }
 }
 
-/** Whether a part of a document was declared: src/storage/touches.ts. */
+/** Whether a part of a document was declared: src/storage/read-set.ts. */
 function declaration(
   { rev: winner, rows }: StoredDoc,
-  touches: HistoryTouches = {},
+  readSet: HistoryReadSet = {},
 ): (part: Part) => boolean {
-  const { body, bodies, branches, ancestry, revs = [], attachments = [] } = touches
-  const { ancestryOf = [], ancestryFrom = Number.POSITIVE_INFINITY, nearest = [] } = touches
+  const { body, bodies, branches, ancestry, revs = [], attachments = [] } = readSet
+  const { ancestryOf = [], ancestryFrom = Number.POSITIVE_INFINITY, nearest = [] } = readSet
   const isLeaf = (rev: string) => rows.get(rev)?.leaf === true
   const hasContent = (rev: string) =>
     (body === true && rev === winner) ||
@@ -150,15 +150,15 @@ function declaration(
         return (
           part.rev === winner ||
           hasContent(part.rev) ||
-          touches.revisions === true ||
+          readSet.revisions === true ||
           (branches === true && isLeaf(part.rev))
         )
       case 'revisions':
-        return touches.revisions === true
+        return readSet.revisions === true
       case 'retained':
-        return touches.retained === true
+        return readSet.retained === true
       case 'versions':
-        return touches.versions !== undefined
+        return readSet.versions !== undefined
     }
   }
 }

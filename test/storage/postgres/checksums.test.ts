@@ -158,7 +158,7 @@ t.test('damaged counters are named by a check, and counted anew by the next comp
     await sql(change)
     const { damage } = await engine.checkDatabase('notes', null, 60_000)
     t.same(damage?.parts, [{ kind: 'counters' }], change)
-    t.ok((await store.garbage()).isOwed)
+    t.ok((await store.garbage()).needsCompaction)
     await store.compact({ keepSince: 0 })
     t.same(await counters(), truth, `${change}: they are right`)
     t.equal((await engine.checkDatabase('notes', null, 60_000)).damage, null)
@@ -170,7 +170,7 @@ t.test('a changed column of a remembered purge makes it a forgotten one', async 
   const ids = Array.from({ length: 5 }, (_, n) => `note-${n}\0`)
   const purge = (id: string) => ({
     id,
-    touches: { branches: true, revisions: true } as const,
+    readSet: { branches: true, revisions: true } as const,
     decide: (doc: DocState | null) => ({
       result: null,
       write: { purged: [doc?.rev ?? ''], removed: doc?.revisions().map(({ rev }) => rev) ?? [], rest: null },
@@ -420,13 +420,13 @@ t.test('rows of before are read without checksums, and a compaction notes them',
   )
   const lists = before?.lists as number
   t.ok(lists > 0)
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
   await sql('UPDATE settee.database SET unsummed = NULL, unsummed_others = NULL, security_checksum = NULL')
   for (const table of ['local_doc', 'blob', 'chunk']) await sql(`UPDATE settee.${table} SET checksum = NULL`)
   await sql(`UPDATE settee.doc SET checksum = NULL, content_checksum = NULL, ancestry_checksum = NULL,
     attachments = regexp_replace(attachments, '"checksum":-?[0-9]+,', '', 'g')`)
   await sql(`UPDATE settee.revision SET content_checksum = NULL, ancestry_checksum = NULL`)
-  t.ok((await store.garbage()).isOwed)
+  t.ok((await store.garbage()).needsCompaction)
   t.same(await readAll(store), truth)
   await store.compact({ keepSince: 0 })
   t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
@@ -435,7 +435,7 @@ t.test('rows of before are read without checksums, and a compaction notes them',
     [{ lists }],
     'of lists of attachments as well',
   )
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
   compare(t, await readAll(store), truth, { what: 'afterwards', counts: { error: 0, missing: 0, same: 0 } })
 })
 
@@ -497,20 +497,20 @@ t.test('a node of the version before writes on, without checksums', async (t) =>
       .updateDocs([put('a', '{"text":"true"}', PICTURE), put('b', '{"text":"true"}')])
       .then((all) => all.slice(1)),
   )
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
   await older.doc('c', 'c', '{"text":"of the older one"}')
   await older.update('b', 'b', '{"text":"of the older one"}')
   await older.local('_local/older', '{"a":"of the older one"}')
   await older.security('{"members":{"names":["of the older one"]}}')
   t.same(await sql(LACKING), [{ docs: 2, revisions: 0, others: 2 }], 'the superseded revision keeps its own')
-  t.ok((await store.garbage()).isOwed)
+  t.ok((await store.garbage()).needsCompaction)
   t.match(await readOne(store, 'b'), { revisions: [{}, { body: '{"text":"of the older one"}' }] })
   t.match(await readOne(store, 'c'), { revisions: [{ body: '{"text":"of the older one"}' }] })
   await only(store.updateDocs([put('c', '{"text":"of the newer one"}')]))
   t.same(await sql(LACKING), [{ docs: 1, revisions: 1, others: 2 }])
   await store.compact({ keepSince: 0 })
   t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
-  t.notOk((await store.garbage()).isOwed)
+  t.notOk((await store.garbage()).needsCompaction)
   t.equal((await readOne(store, 'a'))?.revisions[0]?.attachments.length, 1)
   await sql(`UPDATE settee.doc SET body = replace(body, 'older', '0lder') WHERE id = 'b'`)
   await rejectsWith(t, readOne(store, 'b'), 'damaged_document')
@@ -519,7 +519,7 @@ t.test('a node of the version before writes on, without checksums', async (t) =>
   const blob = await older.content(content)
   const lease = await store.referenceBlob(blob)
   t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 3 }])
-  t.ok((await store.garbage()).isOwed)
+  t.ok((await store.garbage()).needsCompaction)
   await store.compact({ keepSince: 0 })
   t.same(await sql(LACKING), [{ docs: 0, revisions: 0, others: 0 }])
   await sql(`UPDATE settee.chunk SET data = set_byte(data, 0, 0) WHERE blob = $1 AND position = 1`, [blob])

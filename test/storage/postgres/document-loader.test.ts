@@ -1,7 +1,7 @@
 import t from 'tap'
 import { DocumentLoader } from '../../../src/storage/postgres/document-loader.ts'
 import type { LoadedDocument } from '../../../src/storage/postgres/loaded-document.ts'
-import type { Touches } from '../../../src/storage/touches.ts'
+import type { ReadSet } from '../../../src/storage/read-set.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { type Filled, openFilled } from './filled-database.ts'
 
@@ -90,7 +90,7 @@ t.test('documents that are loaded', async (t) => {
         ['7-none', null, null, []],
       ],
     })
-    const declared: Touches[] = [
+    const declared: ReadSet[] = [
       { body: true },
       { branches: true },
       { body: true, branches: true },
@@ -103,14 +103,14 @@ t.test('documents that are loaded', async (t) => {
       { revisions: true, retained: true },
       { retained: true, bodies: true },
     ]
-    for (const touches of declared) {
+    for (const readSet of declared) {
       const together = await loader.decide(
-        ids.map((id) => ({ id, touches })),
+        ids.map((id) => ({ id, readSet })),
         all,
       )
       t.strictSame(together.outcomes, outcomes)
       for (const [n, id] of ids.entries()) {
-        t.strictSame((await loader.decide([{ id, touches }], all)).outcomes, [outcomes[n]])
+        t.strictSame((await loader.decide([{ id, readSet }], all)).outcomes, [outcomes[n]])
       }
     }
   })

@@ -3,11 +3,11 @@ import type { Connections, Query } from '../../../src/storage/postgres/connectio
 import { DocumentLoader } from '../../../src/storage/postgres/document-loader.ts'
 import { DocumentPages } from '../../../src/storage/postgres/document-pages.ts'
 import { RangeTotals } from '../../../src/storage/postgres/range-totals.ts'
-import type { DocTouches } from '../../../src/storage/touches.ts'
+import type { DocReadSet } from '../../../src/storage/read-set.ts'
 import { startPostgres } from '../../helpers/postgres-server.ts'
 import { openFilled } from './filled-database.ts'
 
-const WINNER: DocTouches = { body: true, branches: true }
+const WINNER: DocReadSet = { body: true, branches: true }
 const LONG = JSON.stringify({ text: 'x'.repeat(100_000) })
 
 t.test('documents that are read in one turn', async (t) => {
@@ -22,11 +22,11 @@ t.test('documents that are read in one turn', async (t) => {
   }
   const loader = new DocumentLoader({ ...database, connections: { read } as Connections })
   const pages = new DocumentPages(loader, new RangeTotals(database))
-  const get = async (id: string, touches: DocTouches = WINNER) => {
+  const get = async (id: string, readSet: DocReadSet = WINNER) => {
     const [found] = await pages.readDocs(
       [id],
       (doc, asked, { updateSeq }) => [asked, doc && [doc.body(doc.rev), doc.branches.length], updateSeq],
-      touches,
+      readSet,
     )
     return found
   }

@@ -32,7 +32,7 @@ async function purge(store: VersionedStore, id: string): Promise<void> {
     const revs = doc?.revisions().map(({ rev }) => rev) ?? []
     return { result: 0, write: { purged: [doc?.rev ?? ''], removed: revs, rest: null } }
   }
-  await only(store.purgeDocs([{ id, touches: { branches: true, revisions: true }, decide }]))
+  await only(store.purgeDocs([{ id, readSet: { branches: true, revisions: true }, decide }]))
 }
 
 async function read(store: VersionedStore) {

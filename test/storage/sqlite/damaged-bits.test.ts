@@ -81,8 +81,8 @@ async function readAll(store: VersionedStore): Promise<Map<string, string>> {
       if (by !== undefined) enter(`${name}: whether it is in order`, isSorted || rows.length === 0)
       for (const { id, seq, facts } of rows) if (facts !== undefined) enter(`${name}: ${id}`, [seq, facts])
     })
-  const touches = { body: true, branches: true } as const
-  const paging = { ...ALL, touches }
+  const readSet = { body: true, branches: true } as const
+  const paging = { ...ALL, readSet }
   const [start, end] = ['doc-04', 'doc-09'].map((id) => ({ id, inclusive: true }))
   if (start === undefined || end === undefined) throw new Error('both are there')
   await list('all', store.readRange({}, paging, rowOf), 'id')
@@ -100,7 +100,7 @@ async function readAll(store: VersionedStore): Promise<Map<string, string>> {
     await list(
       id,
       store
-        .readDocs([id], (doc) => (doc === null ? [] : [rowOf(doc)]), touches)
+        .readDocs([id], (doc) => (doc === null ? [] : [rowOf(doc)]), readSet)
         .then(([rows = []]) => ({ rows })),
     )
     await unlessDamaged(async () => {

@@ -55,9 +55,9 @@ async function openNotes(t: Test, dataDir: string, options: Partial<SqliteEngine
 t.test('rows of an older settee get their checksums with the first compaction', async (t) => {
   const { dataDir, path, feed } = await oldFolder(t, 9)
   const { engine, store } = await openNotes(t, dataDir)
-  t.equal((await store.garbage()).isOwed, true)
+  t.equal((await store.garbage()).needsCompaction, true)
   await store.compact({ keepSince: 0 })
-  t.equal((await store.garbage()).isOwed, false)
+  t.equal((await store.garbage()).needsCompaction, false)
   const leaves = (docs: typeof feed) =>
     docs.map((doc) => ({ ...doc, revisions: doc.revisions.filter(({ leaf }) => leaf) }))
   t.same(leaves(await readFeed(store)), leaves(feed))

@@ -138,15 +138,15 @@ t.test(
 
     const again = await open()
     t.same(await readFeed(again), before, 'the feed')
-    const touches = { body: true, branches: true, ancestry: 'winner' } as const
+    const readSet = { body: true, branches: true, ancestry: 'winner' } as const
     const all = before.map((doc) => doc.id)
     t.same(
-      await again.readDocs(all, (doc) => doc && snapshot(doc), touches),
+      await again.readDocs(all, (doc) => doc && snapshot(doc), readSet),
       before,
       'with the bodies at once',
     )
     const live = before.filter((doc) => !doc.deleted)
-    const page = await again.readRange({}, { limit: 100, touches }, snapshot)
+    const page = await again.readRange({}, { limit: 100, readSet }, snapshot)
     t.equal(page.rows.length, live.length, 'the range')
     await again.updateDocs([
       put('plain0', '{"n":2}'),

@@ -11,7 +11,7 @@ import { attachment, put } from '../../storage/conformance/edits.ts'
 const server = await startPostgres(t)
 
 interface Data {
-  open(leaving?: { readonly delayMs: number; readonly lookMs: number }): StorageEngine
+  open(pendingDeletions?: { readonly delayMs: number; readonly lookMs: number }): StorageEngine
   /** Rows by table, of all tables with a column `db`, of a database or of all. */
   rows(db: number): Promise<Readonly<Record<string, number>>>
   sql(text: string): Promise<Readonly<Record<string, unknown>>[]>
@@ -22,8 +22,8 @@ async function makeData(t: Test): Promise<Data> {
   const sql = (text: string) => server.query(text, [], address.database)
   return {
     sql,
-    open: (leaving) => {
-      const engine = postgresEngine({ address, poolSize: 4, ...(leaving && { leaving }) })
+    open: (pendingDeletions) => {
+      const engine = postgresEngine({ address, poolSize: 4, ...(pendingDeletions && { pendingDeletions }) })
       t.teardown(() => engine.close())
       return engine
     },

@@ -4,7 +4,7 @@ import { DEFAULT_LIMITS, DEFAULT_RULES, type UserCtx } from '../../src/core/type
 import { storeDatabase } from '../../src/documents/store-database.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
-import { Misses, strictLending } from '../storage/memory/strict.ts'
+import { Misses, strictDocuments } from '../storage/memory/strict.ts'
 import { ADMIN, body, openDatabase, openOn, text } from './helpers.ts'
 
 const STUB = { note: { stub: true } }
@@ -12,7 +12,7 @@ const CONTENT = { note: { content_type: 'text/plain', data: 'eA==' } }
 
 async function openStrict() {
   const misses = new Misses()
-  const opened = await openDatabase({}, { lend: strictLending(misses) })
+  const opened = await openDatabase({}, { withDocument: strictDocuments(misses) })
   return { ...opened, misses }
 }
 
@@ -81,7 +81,7 @@ t.test('bulk requests', async (t) => {
 
 t.test('writes that functions check', async (t) => {
   const misses = new Misses()
-  const { bulk, put, replicate } = await openOn(memoryEngine({ lend: strictLending(misses) }))
+  const { bulk, put, replicate } = await openOn(memoryEngine({ withDocument: strictDocuments(misses) }))
   await put('_design/rules', {
     validate_doc_update:
       'function (doc, old) { if (old && old.locked && !doc._deleted) throw { forbidden: "locked" } }',
@@ -95,7 +95,7 @@ t.test('writes that functions check', async (t) => {
 
 t.test('writes near a quota, and on a full disk', async (t) => {
   const misses = new Misses()
-  const engine = memoryEngine({ lend: strictLending(misses) })
+  const engine = memoryEngine({ withDocument: strictDocuments(misses) })
   const { incarnation } = await (await engine.openCatalog()).create('notes')
   const store = await engine.openDatabase('notes')
   const space = { free: Number.POSITIVE_INFINITY, floor: 1 }

@@ -6,7 +6,7 @@ import { DEFAULT_LIMITS } from '../../src/core/types.ts'
 import { exportLines } from '../../src/documents/export.ts'
 import { localSandbox } from '../helpers/local-sandbox.ts'
 import { memoryEngine } from '../helpers/memory-engine.ts'
-import { Misses, strictLending } from '../storage/memory/strict.ts'
+import { Misses, strictDocuments } from '../storage/memory/strict.ts'
 import { ADMIN, body, chunksOf, jsonOf, openOn, parse } from './helpers.ts'
 
 const CONTENT = { note: { content_type: 'text/plain', data: 'eA==', revpos: 1 } }
@@ -14,7 +14,7 @@ const CONTENT = { note: { content_type: 'text/plain', data: 'eA==', revpos: 1 } 
 /** `plain` with three revisions, `forked` with three leaves, one of them deleted, `gone` deleted, and a design document. */
 async function openFilled() {
   const misses = new Misses()
-  const opened = await openOn(memoryEngine({ lend: strictLending(misses) }))
+  const opened = await openOn(memoryEngine({ withDocument: strictDocuments(misses) }))
   const { put, replicate } = opened
   const revs = [await put('plain', { n: 1, _attachments: CONTENT })]
   for (let n = 2; n < 4; n++) {

@@ -1,20 +1,20 @@
-/** How the engine in memory lends a document to a callback. */
+/** How the engine in memory passes a document to a callback: it can be used only until the callback returns. */
 import type { Branch } from '../../../src/revisions/branch.ts'
 import { parseRev, type Rev } from '../../../src/revisions/rev.ts'
 import type {
   DocHistory,
-  HistoryTouches,
+  HistoryReadSet,
   StoredVersion,
   VersionRange,
 } from '../../../src/storage/history-store.ts'
 import type { Row, StoredDoc } from './state.ts'
 
-/** What is read of a document, as {@link HistoryTouches} names it. */
+/** What is read of a document, as {@link HistoryReadSet} names it. */
 export type Part =
   | { readonly kind: 'branches' | 'revisions' | 'retained' | 'versions' }
   | { readonly kind: 'ancestry' | 'content' | 'attachments' | 'deletion'; readonly rev: string }
 
-/** What the members of a document are loaded from when they are touched. */
+/** What the members of a document are loaded from when they are read. */
 export interface Disk {
   /** Called before each load; what it throws is a fault of the disk. */
   load(operation: string): void
@@ -23,50 +23,50 @@ export interface Disk {
   /** Called with the characters of each body that is read. */
   countChars?(chars: number): void
   /** Called before a part is read; what it throws reaches the callback. */
-  touch?(part: Part): void
+  onRead?(part: Part): void
 }
 
-/** Lends a document to a callback that has declared what it touches. */
-export type Lend = <R>(
+/** Calls back with a document, for a callback that has declared what it reads. */
+export type WithDocument = <R>(
   doc: StoredDoc | undefined,
   disk: Disk,
-  touches: HistoryTouches | undefined,
+  readSet: HistoryReadSet | undefined,
   use: (doc: DocHistory | null) => R,
 ) => R
 
 /**
- * Lends a document to a callback. Its members are read when they are touched, and neither it nor its branches can be used
+ * Calls back with a document. Its members are loaded when they are read, and neither it nor its branches can be used
  * afterwards.
- * @param disk what an engine would read from when a member is touched
+ * @param disk what an engine would read from when a member is used
  */
-export const lend: Lend = (doc, disk, _touches, use) => {
+export const withDocument: WithDocument = (doc, disk, _readSet, use) => {
   if (doc === undefined) return use(null)
-  const loan: Loan = { isOver: false }
-  const { proxy, revoke } = Proxy.revocable(docState(doc, disk, loan), {})
+  const scope: Scope = { isOver: false }
+  const { proxy, revoke } = Proxy.revocable(docState(doc, disk, scope), {})
   try {
     return use(proxy)
   } finally {
-    loan.isOver = true
+    scope.isOver = true
     revoke()
   }
 }
 
-interface Loan {
+interface Scope {
   isOver: boolean
 }
 
-/** A branch of a lent document. A class rather than a revocable proxy, since a document may have thousands. */
-class LentBranch implements Branch {
+/** A branch of such a document. A class rather than a revocable proxy, since a document may have thousands. */
+class ScopedBranch implements Branch {
   readonly #row: Row
   readonly #rev: Rev
   readonly #disk: Disk
-  readonly #loan: Loan
+  readonly #scope: Scope
 
-  constructor(row: Row, disk: Disk, loan: Loan) {
+  constructor(row: Row, disk: Disk, scope: Scope) {
     this.#row = row
     this.#rev = parseRev(row.rev)
     this.#disk = disk
-    this.#loan = loan
+    this.#scope = scope
   }
 
   get pos(): number {
@@ -86,21 +86,21 @@ class LentBranch implements Branch {
 
   get ids(): readonly string[] {
     this.#check()
-    this.#disk.touch?.({ kind: 'ancestry', rev: this.#row.rev })
+    this.#disk.onRead?.({ kind: 'ancestry', rev: this.#row.rev })
     this.#disk.load('load ancestry')
     return this.#row.ancestry ?? []
   }
 
   #check(): void {
-    if (this.#loan.isOver) throw new TypeError('The branch was used after its callback.')
+    if (this.#scope.isOver) throw new TypeError('The branch was used after its callback.')
   }
 }
 
-function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
+function docState(doc: StoredDoc, disk: Disk, scope: Scope): DocHistory {
   const { load, showsKept = false } = disk
   const counted = new Set<string>()
   let branches: readonly Branch[] | undefined
-  const touch = (part: Part) => disk.touch?.(part)
+  const onRead = (part: Part) => disk.onRead?.(part)
   const { id, seq, rev, deleted, rows } = doc
   const leaves = () => [...rows.values()].filter((row) => row.leaf)
   const stored = () => [...rows.values()].filter((row) => showsKept || !row.isKept)
@@ -117,29 +117,29 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
       return leaves().length === 1
     },
     get branches() {
-      touch({ kind: 'branches' })
-      branches ??= leaves().map((row) => new LentBranch(row, disk, loan))
+      onRead({ kind: 'branches' })
+      branches ??= leaves().map((row) => new ScopedBranch(row, disk, scope))
       return branches
     },
     versions: (range) => {
-      touch({ kind: 'versions' })
+      onRead({ kind: 'versions' })
       load('load versions')
       return versionsOf([...rows.values()], range)
     },
     revisions() {
-      touch({ kind: 'revisions' })
+      onRead({ kind: 'revisions' })
       return stored().map((row) => ({ rev: row.rev, deleted: row.deleted, leaf: row.leaf }))
     },
     retained() {
-      touch({ kind: 'retained' })
+      onRead({ kind: 'retained' })
       return [...rows.values()].flatMap((row) => (row.isKept ? row.rev : []))
     },
     isDeleted(wanted) {
-      touch({ kind: 'deletion', rev: wanted })
+      onRead({ kind: 'deletion', rev: wanted })
       return storedRow(wanted)?.deleted ?? null
     },
     body(wanted) {
-      touch({ kind: 'content', rev: wanted })
+      onRead({ kind: 'content', rev: wanted })
       load('load body')
       const text = storedRow(wanted)?.body ?? null
       if (text !== null && !counted.has(wanted)) disk.countChars?.(text.length)
@@ -147,7 +147,7 @@ function docState(doc: StoredDoc, disk: Disk, loan: Loan): DocHistory {
       return text
     },
     attachments(wanted) {
-      touch({ kind: 'attachments', rev: wanted })
+      onRead({ kind: 'attachments', rev: wanted })
       load('load attachments')
       return storedRow(wanted)?.attachments ?? []
     },

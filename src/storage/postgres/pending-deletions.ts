@@ -4,7 +4,7 @@ import type { Connections, Run } from './connections.ts'
 
 /** How long a database is deleted before its rows are, in ms: statements under way have ended then, and add no more. */
 const DELAY_MS = 60_000
-/** How often it is looked for deleted databases, in ms. */
+/** The interval between two looks for deleted databases, in ms. */
 const LOOK_MS = 10_000
 /** Rows of one statement, and how long it should take, in ms. */
 const MIN_ROWS = 16
@@ -31,21 +31,21 @@ const BY_PLACE = {
 }
 const FORGET = { name: 'forget_leaving', text: 'DELETE FROM leaving WHERE db = $1' }
 
-interface LeavingDatabasesOptions {
+interface PendingDeletionsOptions {
   readonly connections: Connections
   /** By default {@link DELAY_MS} and {@link LOOK_MS}; for tests. */
   readonly delayMs?: number | undefined
   readonly lookMs?: number | undefined
 }
 
-export class LeavingDatabases {
+export class PendingDeletions {
   readonly #connections: Connections
   readonly #delayMs: number
   readonly #lookMs: number
   readonly #ending = new AbortController()
   #work: Promise<void> | null = null
 
-  constructor({ connections, delayMs = DELAY_MS, lookMs = LOOK_MS }: LeavingDatabasesOptions) {
+  constructor({ connections, delayMs = DELAY_MS, lookMs = LOOK_MS }: PendingDeletionsOptions) {
     this.#connections = connections
     this.#delayMs = delayMs
     this.#lookMs = lookMs

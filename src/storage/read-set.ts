@@ -1,5 +1,5 @@
 /**
- * What a callback reads of a document beyond its own row. An engine over a network loads this before it calls; an engine
+ * The read set of a callback: what it reads of a document beyond its own row. An engine over a network loads this before it calls; an engine
  * that reads during the callback may ignore it. A read that was not declared is a miss, not an error: the engine loads
  * it from the same state and calls again (docs/decisions/0050).
  *
@@ -8,7 +8,7 @@
 import { CouchError } from '../core/errors.ts'
 import { formatRev, parseRev, type Rev } from '../revisions/rev.ts'
 
-export interface Touches {
+export interface ReadSet {
   /** The winner's body and attachments. */
   readonly body?: boolean | undefined
   /** The bodies and attachments of all leaves. */
@@ -42,20 +42,20 @@ export interface RevisionPath {
 }
 
 /** What a callback reads of several documents that are named by their ids. */
-export interface DocTouches extends Touches {
+export interface DocReadSet extends ReadSet {
   /** What it reads in addition of the document at a place of the list, from 0. */
-  of?(place: number): Touches
+  of?(place: number): ReadSet
 }
 
-/** The touches of a callback that asks whether revisions are known and which leaves follow them: these have later generations. */
-export function soughtRevisions(revs: readonly Rev[]): Pick<Touches, 'ancestryFrom'> {
+/** The read set of a callback that asks whether revisions are known and which leaves follow them: these have later generations. */
+export function soughtRevisions(revs: readonly Rev[]): Pick<ReadSet, 'ancestryFrom'> {
   return {
     ancestryFrom: revs.reduce((lowest, { pos }) => Math.min(lowest, pos + 1), Number.MAX_SAFE_INTEGER),
   }
 }
 
 /** The same for revisions as a client has named them, which it also opens. Invalid names are left out. */
-export function namedRevisions(names: readonly unknown[]): Pick<Touches, 'ancestryFrom' | 'revs'> {
+export function namedRevisions(names: readonly unknown[]): Pick<ReadSet, 'ancestryFrom' | 'revs'> {
   const revs = names.flatMap((name) => parsedRev(name) ?? [])
   return { ...soughtRevisions(revs), revs: revs.map(({ pos, id }) => formatRev(pos, id)) }
 }

@@ -1,7 +1,7 @@
-/** Decides what to load of some documents, from the touches that their readers declare. */
+/** Plans the query that loads what callers declared to read of some documents. */
 import { formatRev, parseRev } from '../../revisions/rev.ts'
-import type { HistoryTouches, VersionRange } from '../history-store.ts'
-import type { RevisionPath } from '../touches.ts'
+import type { HistoryReadSet, VersionRange } from '../history-store.ts'
+import type { RevisionPath } from '../read-set.ts'
 import { eachDocument, type Shape, type Source } from './document-statements.ts'
 import { booleanArray, numberArray, textArray } from './parameter-arrays.ts'
 import { storedText } from './stored-text.ts'
@@ -11,7 +11,7 @@ const PATH_STEP = 4
 const NEVER = Number.MAX_SAFE_INTEGER
 
 /** A document, and what is to be loaded of it. */
-interface Want {
+interface PlannedDocument {
   /** As it is stored. */
   readonly id: string
   /** The generation from which on the winner's ancestry is loaded, and that of other leaves. */
@@ -22,8 +22,8 @@ interface Want {
   named: Map<string, boolean> | undefined
 }
 
-export class DocumentWants {
-  readonly #wants = new Map<string, Want>()
+export class LoadPlan {
+  readonly #documents = new Map<string, PlannedDocument>()
   readonly #shape: { -readonly [Part in keyof Shape]: Shape[Part] }
   #versions: VersionRange | undefined
   /** Whether the lists of all revisions are needed. */
@@ -61,42 +61,48 @@ export class DocumentWants {
   }
 
   /** Adds a document; the same one may be added again. */
-  add(id: string, touches: HistoryTouches = {}): void {
-    let want = this.#wants.get(id)
-    if (want === undefined) {
-      want = { id: storedText(id), winnerFrom: NEVER, leafFrom: NEVER, leafRevs: undefined, named: undefined }
-      this.#wants.set(id, want)
+  add(id: string, readSet: HistoryReadSet = {}): void {
+    let document = this.#documents.get(id)
+    if (document === undefined) {
+      document = {
+        id: storedText(id),
+        winnerFrom: NEVER,
+        leafFrom: NEVER,
+        leafRevs: undefined,
+        named: undefined,
+      }
+      this.#documents.set(id, document)
     }
-    this.#addAncestries(want, touches)
-    if (!this.#shape.writeFacts && isProbablyWinner(touches)) {
-      this.#widen({ ...touches, revs: undefined })
+    this.#addAncestries(document, readSet)
+    if (!this.#shape.writeFacts && isProbablyWinner(readSet)) {
+      this.#widen({ ...readSet, revs: undefined })
       return
     }
-    this.#widen(touches)
-    if (!isNamed(touches)) return
-    want.named ??= new Map()
-    for (const rev of touches.attachments ?? []) if (!want.named.has(rev)) want.named.set(rev, false)
-    for (const rev of touches.revs ?? []) want.named.set(rev, true)
-    for (const path of touches.nearest ?? []) for (const rev of firstRevs(path)) want.named.set(rev, true)
+    this.#widen(readSet)
+    if (!isNamed(readSet)) return
+    document.named ??= new Map()
+    for (const rev of readSet.attachments ?? []) if (!document.named.has(rev)) document.named.set(rev, false)
+    for (const rev of readSet.revs ?? []) document.named.set(rev, true)
+    for (const path of readSet.nearest ?? []) for (const rev of firstRevs(path)) document.named.set(rev, true)
   }
 
   /** What is loaded of all documents of a page alike. Revisions that are named, and lists, are left to be missed. */
-  addAll({ body, bodies, branches, ancestry, versions }: HistoryTouches = {}): void {
+  addAll({ body, bodies, branches, ancestry, versions }: HistoryReadSet = {}): void {
     this.#widen({ body, bodies, branches, ancestry, ...(versions && { versions }) })
     if (ancestry !== undefined) this.#shape.ancestry = ancestry
   }
 
-  #widen(touches: HistoryTouches): void {
+  #widen(readSet: HistoryReadSet): void {
     const shape = this.#shape
-    const { revisions, retained, versions } = touches
-    if (isNamed(touches)) {
+    const { revisions, retained, versions } = readSet
+    if (isNamed(readSet)) {
       shape.named = true
       shape.content ??= 'attachments'
     }
-    if (touches.body || touches.bodies || touches.revs?.length || touches.nearest?.length)
+    if (readSet.body || readSet.bodies || readSet.revs?.length || readSet.nearest?.length)
       shape.content = 'body'
-    if (touches.bodies) shape.bodies = true
-    if (revisions || versions || needsLeaves(touches)) shape.leaves = true
+    if (readSet.bodies) shape.bodies = true
+    if (revisions || versions || needsLeaves(readSet)) shape.leaves = true
     if (revisions || retained || versions) shape.superseded = true
     if (revisions || retained) this.#listsAll = true
     if (versions === undefined) return
@@ -104,29 +110,32 @@ export class DocumentWants {
     this.#versions = this.#versions === undefined ? versions : {}
   }
 
-  #addAncestries(want: Want, { ancestry, ancestryOf, ancestryFrom = NEVER }: HistoryTouches): void {
+  #addAncestries(
+    document: PlannedDocument,
+    { ancestry, ancestryOf, ancestryFrom = NEVER }: HistoryReadSet,
+  ): void {
     if (ancestry === undefined && !ancestryOf?.length && ancestryFrom === NEVER) return
-    if (ancestry === 'leaves') want.leafFrom = 0
-    if (ancestry !== undefined) want.winnerFrom = 0
+    if (ancestry === 'leaves') document.leafFrom = 0
+    if (ancestry !== undefined) document.winnerFrom = 0
     for (const rev of ancestryOf ?? []) {
-      want.winnerFrom = Math.min(want.winnerFrom, parseRev(rev).pos)
-      want.leafRevs ??= new Set()
-      want.leafRevs.add(rev)
+      document.winnerFrom = Math.min(document.winnerFrom, parseRev(rev).pos)
+      document.leafRevs ??= new Set()
+      document.leafRevs.add(rev)
     }
-    want.winnerFrom = Math.min(want.winnerFrom, ancestryFrom)
-    want.leafFrom = Math.min(want.leafFrom, ancestryFrom)
+    document.winnerFrom = Math.min(document.winnerFrom, ancestryFrom)
+    document.leafFrom = Math.min(document.leafFrom, ancestryFrom)
     if (ancestry !== 'winner') this.#winnersOnly = false
     if (ancestry !== 'leaves' || ancestryOf?.length) this.#allLeaves = false
     this.#shape.ancestry = this.#winnersOnly ? 'winner' : this.#allLeaves ? 'leaves' : 'from'
   }
 
   get ids(): string[] {
-    return [...this.#wants.keys()]
+    return [...this.#documents.keys()]
   }
 
   /** The revisions of a document that are looked up. */
   namedOf(id: string): Iterable<string> | undefined {
-    return this.#shape.named ? this.#wants.get(id)?.named?.keys() : undefined
+    return this.#shape.named ? this.#documents.get(id)?.named?.keys() : undefined
   }
 
   /**
@@ -136,14 +145,14 @@ export class DocumentWants {
    */
   source(isBounded: boolean, isShared: boolean): Source {
     if (isBounded) return PLACES
-    if (this.#wants.size === 1) return ONE
+    if (this.#documents.size === 1) return ONE
     if (this.#shape.ancestry === 'from') return FROM_GENERATIONS
     return isShared ? SHORT : BY_IDS
   }
 
   /** The value of a name in the statements, if it is one of these documents'. */
   value(name: string): unknown {
-    const one = this.#wants.values().next().value
+    const one = this.#documents.values().next().value
     switch (name) {
       case 'id':
         return one?.id
@@ -184,14 +193,17 @@ export class DocumentWants {
     return { leavesAfter, storedBy, versionsBefore: before, versionsLimit: limit }[name]
   }
 
-  #each<T>(of: (want: Want) => T): T[] {
-    return Array.from(this.#wants.values(), of)
+  #each<T>(of: (document: PlannedDocument) => T): T[] {
+    return Array.from(this.#documents.values(), of)
   }
 
-  #eachRev<T, R>(of: (want: Want) => Iterable<T> | undefined, value: (part: T, want: Want) => R): R[] {
+  #eachRev<T, R>(
+    of: (document: PlannedDocument) => Iterable<T> | undefined,
+    value: (part: T, document: PlannedDocument) => R,
+  ): R[] {
     const values: R[] = []
-    for (const want of this.#wants.values()) {
-      for (const part of of(want) ?? []) values.push(value(part, want))
+    for (const document of this.#documents.values()) {
+      for (const part of of(document) ?? []) values.push(value(part, document))
     }
     return values
   }
@@ -236,7 +248,7 @@ const PLACES: Source = {
 }
 
 /** Whether revisions are looked up. */
-function isNamed({ revs, nearest, attachments }: HistoryTouches): boolean {
+function isNamed({ revs, nearest, attachments }: HistoryReadSet): boolean {
   return Boolean(revs?.length || nearest?.length || attachments?.length)
 }
 
@@ -244,11 +256,11 @@ function isNamed({ revs, nearest, attachments }: HistoryTouches): boolean {
  * Whether a reader who names one revision most likely means the winner, as replicators do. Then it is cheaper to look for
  * another one only where it is missed.
  */
-function isProbablyWinner({ body, revs, nearest, attachments }: HistoryTouches): boolean {
+function isProbablyWinner({ body, revs, nearest, attachments }: HistoryReadSet): boolean {
   return body === true && revs?.length === 1 && !nearest?.length && !attachments?.length
 }
 
-function needsLeaves({ branches, bodies, ancestry, ancestryOf, ancestryFrom }: HistoryTouches): boolean {
+function needsLeaves({ branches, bodies, ancestry, ancestryOf, ancestryFrom }: HistoryReadSet): boolean {
   return Boolean(branches || bodies || ancestry === 'leaves' || ancestryOf || ancestryFrom !== undefined)
 }
 
