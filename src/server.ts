@@ -86,7 +86,10 @@ export async function startServer(options: ServerOptions): Promise<RunningServer
     const { logger, close: closeLog } = makeLogger(config, { tty, tail: log })
     shutdown.add(closeLog)
     const { location, threads } = await openLocation({
-      ...{ dataDir, config, logger, shutdown },
+      dataDir,
+      config,
+      logger,
+      shutdown,
       ending,
       storeWaitMs,
     })

@@ -3,7 +3,7 @@ import { bytesOfText } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { UserCtx } from '../core/types.ts'
+import { SYSTEM_USER, type UserCtx } from '../core/types.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 import { isHashed } from './password.ts'
 
@@ -35,16 +35,13 @@ export interface Accounts {
   /** A hash that no password matches and that costs as much as a real one, so that an unknown name takes as long. */
   decoy(): string
   /** @returns whether every change so far has been reported to the listeners; false while changes are being read */
-  isSettled(): boolean
+  isUpToDate(): boolean
   /** @returns what ends the calls */
   onChange(listener: AccountListener): () => void
 }
 
 /** The role of server admins; protocol.md 11.1. */
 export const ADMIN_ROLE = '_admin'
-
-/** The server itself, which reads and writes accounts for logins. */
-export const SYSTEM_USER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 /** The server itself, which stores what another server has accepted as it is. */
 export const COPYING_USER: UserCtx = { ...SYSTEM_USER, isCopying: true }
@@ -54,9 +51,6 @@ const METRICS_ROLE = '_metrics'
 
 /** A user who is not logged in. */
 export const ANONYMOUS: UserCtx = { name: null, roles: [] }
-
-/** Everybody, while no admin is configured ("admin party"; protocol.md 11.1). */
-export const PARTY_ADMIN: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 /** @returns whether the user may do everything */
 export function isServerAdmin(user: Pick<UserCtx, 'roles'>): boolean {
@@ -156,7 +150,7 @@ export async function readUser(
   conflicts = false,
 ): Promise<string | null> {
   try {
-    const { json } = await users.open(PARTY_ADMIN, userDocId(name), { conflicts })
+    const { json } = await users.open(SYSTEM_USER, userDocId(name), { conflicts })
     return Buffer.from(typeof json === 'string' ? bytesOfText(json) : json)
       .toString()
       .trim()
@@ -196,17 +190,17 @@ export async function setUserPassword(
   const { _conflicts: losing = [] } = JSON.parse((await readUser(users, name, true)) ?? '{}') as {
     readonly _conflicts?: readonly string[]
   }
-  for (const rev of losing) await users.remove(PARTY_ADMIN, userDocId(name), rev)
+  for (const rev of losing) await users.remove(SYSTEM_USER, userDocId(name), rev)
 }
 
 async function put(users: DatabaseHandle, name: string, json: string): Promise<void> {
-  await users.put(PARTY_ADMIN, userDocId(name), { bytes: Buffer.from(json) }, {})
+  await users.put(SYSTEM_USER, userDocId(name), { bytes: Buffer.from(json) }, {})
 }
 
 /** @param text the document, as {@link readUser} gave it */
 export async function removeUser(users: DatabaseHandle, name: string, text: string): Promise<void> {
   const { _rev } = JSON.parse(text) as { _rev: string }
-  await users.remove(PARTY_ADMIN, userDocId(name), _rev)
+  await users.remove(SYSTEM_USER, userDocId(name), _rev)
 }
 
 /** @returns the names of users behind `after` that begin with `prefix`, in the order of their bytes, at most `limit` */
@@ -221,7 +215,7 @@ export async function userNames(
   const endKey = prefix === '' ? END : `${userDocId(prefix)}\u{10FFFF}`
   const query = { startKey, endKey, inclusiveEnd: false, limit }
   const chunks: Uint8Array[] = []
-  for await (const chunk of users.allDocs(PARTY_ADMIN, 'all', query, null)) chunks.push(chunk)
+  for await (const chunk of users.allDocs(SYSTEM_USER, 'all', query, null)) chunks.push(chunk)
   const { rows } = JSON.parse(Buffer.concat(chunks).toString()) as { rows: readonly { id: string }[] }
   return rows.flatMap(({ id }) => userNameOf(id) ?? [])
 }

@@ -43,7 +43,7 @@ export function adminAccounts(config: Config): Accounts {
   return {
     find: async (name) => adminAccount(config, name),
     decoy: () => `-pbkdf2:sha256-${key},${salt},${config.integer('chttpd_auth', 'iterations')}`,
-    isSettled: () => true,
+    isUpToDate: () => true,
     onChange: (listener) =>
       config.onChange((section, name) => {
         if (section !== ADMINS) return

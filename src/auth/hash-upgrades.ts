@@ -2,9 +2,10 @@ import { decodeSendable } from '../core/bytes.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId } from '../core/ids.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { deriveKey, type HashOptions, PRFS, withHash } from '../documents/password-hashing.ts'
 import type { Databases } from '../threads/databases.ts'
-import { type Account, ADMIN_ROLE, SYSTEM_USER, userAccount } from './accounts.ts'
+import { type Account, ADMIN_ROLE, userAccount } from './accounts.ts'
 import { type PasswordHash, parseHash } from './password.ts'
 
 /** Upgrades that may wait; others follow with another login. */

@@ -9,12 +9,11 @@
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId } from '../core/ids.ts'
-import type { SecurityList, SecurityObject } from '../core/types.ts'
+import { type SecurityList, type SecurityObject, SYSTEM_USER } from '../core/types.ts'
 import { ADMIN_ONLY } from '../documents/security.ts'
 import { readRecord } from '../storage/records.ts'
 import type { Duty } from '../threads/claims.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-import { SYSTEM_USER } from './accounts.ts'
 import type { DatabaseRegistry } from './policy.ts'
 import { findDatabase, PLAIN_FEED, type UserChange, userChanges } from './users.ts'
 

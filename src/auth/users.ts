@@ -6,6 +6,7 @@ import { decodeSendable } from '../core/bytes.ts'
 import { atMost } from '../core/cache.ts'
 import { CouchError } from '../core/errors.ts'
 import { userDocId, userNameOf } from '../core/ids.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { maxUserIterations } from '../documents/password-hashing.ts'
 import type { DatabaseEvent, DatabaseHandle, Databases } from '../threads/databases.ts'
 import {
@@ -14,7 +15,6 @@ import {
   type Accounts,
   generationOf,
   MADE_AGAIN,
-  SYSTEM_USER,
   userAccount,
 } from './accounts.ts'
 
@@ -66,7 +66,7 @@ class UsersAccounts implements Accounts {
   }
 
   async find(name: string): Promise<Account | null> {
-    if (this.#feed.isSettled) {
+    if (this.#feed.isUpToDate) {
       const known = this.#found.get(name) ?? this.#missing.get(name)
       if (known !== undefined && Date.now() < known.until) return usable(known.account)
     }
@@ -107,8 +107,8 @@ class UsersAccounts implements Accounts {
     for (const listener of this.#listeners) listener(names)
   }
 
-  isSettled(): boolean {
-    return this.#feed.isSettled
+  isUpToDate(): boolean {
+    return this.#feed.isUpToDate
   }
 
   decoy(): string {
@@ -170,7 +170,7 @@ export function combinedAccounts(admins: Accounts, users: Accounts): Accounts {
       return admin === null ? users.find(name) : withRoles(admin, users)
     },
     decoy: () => admins.decoy(),
-    isSettled: () => admins.isSettled() && users.isSettled(),
+    isUpToDate: () => admins.isUpToDate() && users.isUpToDate(),
     onChange: (listener) => {
       const ends = [admins.onChange(listener), users.onChange(listener)]
       return () => {
@@ -238,7 +238,7 @@ class UsersFeed {
   #reading: Promise<void> | null = null
   #version = 0
 
-  /** @param onChange called with the changed accounts before {@link isSettled} is true again */
+  /** @param onChange called with the changed accounts before {@link isUpToDate} is true again */
   constructor(databases: Pick<Databases, 'get' | 'usersDatabase'>, onChange: (names: ChangedNames) => void) {
     this.#databases = databases
     this.#onChange = onChange
@@ -268,7 +268,7 @@ class UsersFeed {
   }
 
   /** Whether known accounts are up to date, since no changes are being read. */
-  get isSettled(): boolean {
+  get isUpToDate(): boolean {
     return this.#reading === null && this.#since !== null && this.#handle !== null
   }
 

@@ -7,9 +7,9 @@ import { once } from 'node:events'
 import { createConnection, type Socket } from 'node:net'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { PARTY_ADMIN } from '../auth/accounts.ts'
 import { setteeVersion } from '../config/version.ts'
 import { CouchError } from '../core/errors.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { type BackupLine, backupLines } from './backup-format.ts'
 
@@ -115,7 +115,7 @@ async function* fileOf(
   const first = { name: 'settee', version: setteeVersion(), mode: 'full', attachments }
   yield Buffer.from(`${JSON.stringify(first)}\n`)
   try {
-    yield* handle.exportLines(PARTY_ADMIN)
+    yield* handle.exportLines(SYSTEM_USER)
   } catch (error) {
     // It comes after the last line, so the file is whole.
     if (!(error instanceof CouchError) || error.code !== 'incomplete_export') throw error
@@ -151,7 +151,7 @@ async function importDatabase(
 }
 
 async function countsOf(handle: DatabaseHandle): Promise<Pick<ExportOutcome, 'documents' | 'deleted'>> {
-  const { doc_count, doc_del_count } = await handle.info(PARTY_ADMIN)
+  const { doc_count, doc_del_count } = await handle.info(SYSTEM_USER)
   return { documents: doc_count, deleted: doc_del_count }
 }
 
@@ -201,7 +201,7 @@ async function importLine(handle: DatabaseHandle, line: BackupLine, refusals: Re
   if (!line.head.startsWith('[')) throw importError(line, 'it is not a list of documents')
   let answer = ''
   try {
-    for await (const chunk of handle.bulkDocs(PARTY_ADMIN, line.body)) answer += Buffer.from(chunk).toString()
+    for await (const chunk of handle.bulkDocs(SYSTEM_USER, line.body)) answer += Buffer.from(chunk).toString()
   } catch (error) {
     if (error instanceof CouchError && error.status < 500) throw importError(line, error.message, error)
     throw error

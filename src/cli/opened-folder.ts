@@ -109,7 +109,8 @@ export async function openFolder(
   }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const vaultServices = {
-    ...{ config, databases },
+    config,
+    databases,
     tokenMaker: tokens.maker,
     createDatabase: (name: string) => databases.create(name),
     adminNames: () => adminNames(config, env),

@@ -4,7 +4,7 @@
  * aborts when the caller has disconnected. Arguments, progress and results are plain data, so that the socket can carry
  * them; failures are CouchErrors.
  */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+
 import type { Operator } from '../auth/operator.ts'
 import { type BackupControl, localBackupControl } from '../backup/backup-control.ts'
 import type { Backups } from '../backup/backups.ts'
@@ -12,6 +12,7 @@ import type { RestoreControl } from '../backup/restore.ts'
 import type { SpaceControl, SpaceCures } from '../backup/space-cures.ts'
 import { localTransferControl, type TransferControl, type TransferServices } from '../backup/transfers.ts'
 import { asCouchError, CouchError } from '../core/errors.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { DatabaseSize } from '../documents/database.ts'
 import type { Repairs } from '../healing/repairs.ts'
 import { localMoveControl, type MoveControl, type Moves } from '../move/moves.ts'

@@ -14,6 +14,12 @@ export interface UserCtx {
   readonly isCopying?: true
 }
 
+/**
+ * A server admin without a name: the server itself, the operator at the command line, and everybody while no admin is
+ * configured ("admin party"; protocol.md 11.1).
+ */
+export const SYSTEM_USER: UserCtx = { name: null, roles: ['_admin'] }
+
 /** What an account may store in all of its databases together, and its usage as the HTTP thread knows it. */
 export interface Allowance {
   /** `here` is the last known size of the database of the write, `others` that of all others together. */

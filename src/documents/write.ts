@@ -196,7 +196,9 @@ async function updateDocuments(
   const deletions = { count: 0, since: NO_TOMBSTONES }
   const { allowance } = writer
   const tally = {
-    ...{ results, deletions, spending: new Spending() },
+    results,
+    deletions,
+    spending: new Spending(),
     isNearLimit: allowance !== undefined && isNearLimit(allowance, edits),
   }
   await attemptUpdates(store, writer, ordinary, checks, tally)

@@ -23,7 +23,7 @@ interface Open {
 interface Waiting {
   readonly until: number
   readonly end: () => void
-  readonly settle: (slot: FeedSlot | null) => void
+  readonly resolve: (slot: FeedSlot | null) => void
 }
 
 export class FeedSlots {
@@ -83,11 +83,11 @@ class AccountFeeds {
     if (this.#waiting.size === 0 && this.#open.size < limit) return Promise.resolve(this.#enter(end))
     if (this.#waiting.size >= Math.min(limit, MAX_WAITING) || signal.aborted) return Promise.resolve(null)
     return new Promise((resolve) => {
-      const cancel = () => waiting.settle(null)
+      const cancel = () => waiting.resolve(null)
       const waiting: Waiting = {
         until: this.#clock.now() + MAX_WAIT_MS,
         end,
-        settle: (slot) => {
+        resolve: (slot) => {
           signal.removeEventListener('abort', cancel)
           this.#waiting.delete(waiting)
           resolve(slot)
@@ -116,8 +116,8 @@ class AccountFeeds {
   #assign(): void {
     const now = this.#clock.now()
     for (const waiting of [...this.#waiting]) {
-      if (this.#open.size < this.#limit) waiting.settle(this.#enter(waiting.end))
-      else if (waiting.until <= now) waiting.settle(null)
+      if (this.#open.size < this.#limit) waiting.resolve(this.#enter(waiting.end))
+      else if (waiting.until <= now) waiting.resolve(null)
     }
     let wanted = this.#waiting.size - [...this.#open].filter(({ isEnding }) => isEnding).length
     for (const open of [...this.#open]) {
@@ -147,6 +147,6 @@ class AccountFeeds {
 
   close(): void {
     this.#cancelTimer?.()
-    for (const waiting of [...this.#waiting]) waiting.settle(null)
+    for (const waiting of [...this.#waiting]) waiting.resolve(null)
   }
 }

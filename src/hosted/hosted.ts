@@ -75,7 +75,11 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const tenants = new Tenants(databases, config)
   const usage = new Usage({ databases, owners, records: databases, clock, onFault })
   const tenantDatabases = new TenantDatabases({
-    ...{ config, databases, owners, tenants, claims },
+    config,
+    databases,
+    owners,
+    tenants,
+    claims,
     onChange: (name) => usage.changed(name),
   })
   await tenantDatabases.recover()
@@ -93,7 +97,14 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   })
   const updates = await UpdatesViews.open({ records: databases, owners, databases, tenantDatabases })
   const accounts = new TenantAccounts({
-    ...{ databases, records: databases, owners, tenants, tenantDatabases, usage, feeds, claims },
+    databases,
+    records: databases,
+    owners,
+    tenants,
+    tenantDatabases,
+    usage,
+    feeds,
+    claims,
     deleteTokens,
   })
   const signUps = new SignUpCounts(databases)
@@ -101,7 +112,13 @@ export async function openHosted(options: HostedOptions): Promise<Hosted> {
   const made = { config, owners, tenants, usage, turns, updates, accounts, limiters, feeds }
   return {
     policy: hostedPolicy({ ...made, databases: tenantDatabases }),
-    ...{ owners, tenants, databases: tenantDatabases, usage, accounts, feeds, signUps },
+    owners,
+    tenants,
+    databases: tenantDatabases,
+    usage,
+    accounts,
+    feeds,
+    signUps,
     tenantUsage: (limit) => accounts.largest(limit),
     resume: () => watch.resume(),
     close: async () => {

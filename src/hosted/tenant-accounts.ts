@@ -1,8 +1,10 @@
 /** The accounts of tenants: makes, changes and deletes them, and knows their usage; docs/settee-api.md. */
-import { addUser, readUser, removeUser, rolesOfUser, SYSTEM_USER, userNames } from '../auth/accounts.ts'
+
+import { addUser, readUser, removeUser, rolesOfUser, userNames } from '../auth/accounts.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { USERS_DATABASE } from '../core/ids.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { accountKey, allRecords, type Records } from '../storage/records.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import { RANKS, readTotals, type Size, TOTALS, type Totals } from './account-totals.ts'
@@ -72,7 +74,7 @@ export class TenantAccounts {
     const roles = await this.#users.rolesOf(name)
     const { owners, tenants, usage } = this.#options
     if (roles === null && !(await this.#isKnown(name))) return null
-    await usage.settle()
+    await usage.measureChanged()
     const { quota, overrides, ...state } = await tenants.stateOf(name)
     const databases = await owners.databasesOf(name, {}, MAX_LISTED)
     const sizes = await usage.ofAll(databases)

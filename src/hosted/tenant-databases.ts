@@ -4,14 +4,13 @@
  * unfinished work lets the next start, or another node, finish it.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import { perUserPrefix } from '../auth/peruser.ts'
 import type { DatabaseRegistry } from '../auth/policy.ts'
 import type { Config } from '../config/config.ts'
 import { KeyedMutex } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
-import type { SecurityObject } from '../core/types.ts'
+import { type SecurityObject, SYSTEM_USER } from '../core/types.ts'
 import type { DatabaseProperties, NameRange } from '../storage/catalog.ts'
 import type { Databases, PreparedRestore } from '../threads/databases.ts'
 import type { Totals } from './account-totals.ts'
@@ -116,7 +115,7 @@ export class TenantDatabases implements DatabaseRegistry {
   }
 
   /** Resolves when the account's databases that this node makes or deletes now are finished. */
-  settled(account: string): Promise<void> {
+  whenIdle(account: string): Promise<void> {
     return this.#accounts.whenIdle(account)
   }
 

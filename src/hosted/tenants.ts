@@ -233,7 +233,7 @@ export function withRefusals(accounts: Accounts, tenants: Tenants): Accounts {
         : { ...account, refusal }
     },
     decoy: () => accounts.decoy(),
-    isSettled: () => accounts.isSettled(),
+    isUpToDate: () => accounts.isUpToDate(),
     onChange: (listener) => {
       const ends = [accounts.onChange(listener), tenants.onChange(listener)]
       return () => {

@@ -27,7 +27,7 @@ interface UpdatesViewsOptions {
   readonly records: WatchedRecords
   readonly owners: Owners
   readonly databases: Pick<Databases, 'has'>
-  readonly tenantDatabases: Pick<TenantDatabases, 'settled'>
+  readonly tenantDatabases: Pick<TenantDatabases, 'whenIdle'>
 }
 
 export class UpdatesViews {
@@ -76,7 +76,7 @@ export class UpdatesViews {
   /** A former name may belong to another account by now. */
   async #namesOf(account: string): Promise<string[]> {
     const { owners, databases, tenantDatabases } = this.#options
-    await tenantDatabases.settled(account)
+    await tenantDatabases.whenIdle(account)
     const { own, former } = await owners.namesInUpdates(account)
     const areThere = await Promise.all(former.map((name) => databases.has(name)))
     return [...own, ...former.filter((_, at) => !areThere[at])]

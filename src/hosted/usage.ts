@@ -3,10 +3,9 @@
  * nothing, and stores the size together with its owner's totals. So no start opens a database, and every node knows them.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Clock } from '../changes/source.ts'
 import { CouchError } from '../core/errors.ts'
-import type { Allowance } from '../core/types.ts'
+import { type Allowance, SYSTEM_USER } from '../core/types.ts'
 import { RecordCache } from '../storage/record-cache.ts'
 import type { RecordWrite, WatchedRecords } from '../storage/records.ts'
 import type { Databases } from '../threads/databases.ts'
@@ -122,7 +121,7 @@ export class Usage {
   }
 
   /** Measures databases with writes since they were measured. */
-  async settle(): Promise<void> {
+  async measureChanged(): Promise<void> {
     await this.#measureChanged()
   }
 

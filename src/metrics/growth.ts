@@ -4,9 +4,9 @@
  * database. One node measures; others read its records, which are up to ten minutes old.
  */
 import type { Logger } from 'pino'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import { type Clock, systemClock } from '../changes/source.ts'
 import { isJsonObject } from '../core/json.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { collectRecords, type RecordWrite, readRecord, type ServerRecord } from '../storage/records.ts'
 import type { Duty } from '../threads/claims.ts'
 import type { Databases } from '../threads/databases.ts'

@@ -1,8 +1,9 @@
 /** The move of one database. It can be repeated after every interruption, and goes on where it was. */
 import { createHash } from 'node:crypto'
-import { COPYING_USER, SYSTEM_USER } from '../auth/accounts.ts'
+import { COPYING_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { LOCAL_PREFIX, userNameOf } from '../core/ids.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { AUTH_DESIGN_ID } from '../documents/auth-design.ts'
 import type { BodyFiles } from '../documents/body-files.ts'
 import type { BrokenFunction } from '../documents/database.ts'

@@ -2,9 +2,10 @@
  * Compares all leaves of the old database with those here, in one pass over the old feed, and finds which local numbers
  * its positions stand for (feed-points.ts).
  */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+
 import { decodeSendable } from '../core/bytes.ts'
 import { Yielder } from '../core/event-loop.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { BEGINNING } from '../replication/checkpoint.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
@@ -74,7 +75,7 @@ export async function compareFeeds(
   const missing = new Examples()
   if (tally.missing.length > 0) {
     await copyAgain()
-    await settle(tally, here, missing)
+    await recheckMissing(tally, here, missing)
   }
   const onlyHere = doc_count + doc_del_count - tally.found
   // What no device of the old server has must follow every position.
@@ -97,8 +98,8 @@ export async function compareFeeds(
   }
 }
 
-/** Looks at documents again that were missing. A copied one has a local number beyond the end that was known before. */
-async function settle(tally: FeedTally, here: DatabaseHandle, missing: Examples): Promise<void> {
+/** Checks documents again that were missing. A copied one has a local number beyond the end that was known before. */
+async function recheckMissing(tally: FeedTally, here: DatabaseHandle, missing: Examples): Promise<void> {
   const rows = await localRowsOf(
     here,
     tally.missing.map(({ id }) => id),
@@ -107,7 +108,7 @@ async function settle(tally: FeedTally, here: DatabaseHandle, missing: Examples)
   for (const document of tally.missing) {
     const isHere = !lacking.has(document.id)
     if (!isHere) missing.add(document.id)
-    tally.settle(document, rows.get(document.id), isHere)
+    tally.recheck(document, rows.get(document.id), isHere)
   }
 }
 

@@ -104,10 +104,10 @@ export class FeedTally {
   }
 
   /**
-   * Looks at a document again that was missing, after another copy. A copied one has a local number beyond `localEnd`.
+   * Checks a document again that was missing, after another copy. A copied one has a local number beyond `localEnd`.
    * @param isHere whether its leaves are known now
    */
-  settle({ id, leaves, row }: MissingDocument, here: LocalRow | undefined, isHere: boolean): void {
+  recheck({ id, leaves, row }: MissingDocument, here: LocalRow | undefined, isHere: boolean): void {
     if (isHere) this.newDigest.add(id, leaves)
     if (here === undefined || here.seq > this.localEnd) return
     this.points.include(row, here.seq)

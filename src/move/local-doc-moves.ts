@@ -1,8 +1,8 @@
 /** The `_local` documents of a database: the checkpoints of its devices, and what apps keep there. */
 import { isDeepStrictEqual } from 'node:util'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { CouchError } from '../core/errors.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { parsed } from '../replication/json-parts.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'

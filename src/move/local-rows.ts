@@ -1,6 +1,7 @@
 /** Rows of a local database's feed, for comparisons with another server. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+
 import { type ChangesOptions, PLAIN_CHANGES } from '../changes/rows.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 
 export interface LocalRow {

@@ -1,10 +1,10 @@
 /** What a move will do: which databases come along, and what cannot. */
-import { ANONYMOUS, SYSTEM_USER } from '../auth/accounts.ts'
+import { ANONYMOUS } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { CouchError } from '../core/errors.ts'
 import { checkDatabaseName } from '../core/ids.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { SecurityObject } from '../core/types.ts'
+import { type SecurityObject, SYSTEM_USER } from '../core/types.ts'
 import { databaseRole } from '../documents/security.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { RemoteServer, RemoteWelcome } from '../replication/remote/remote-server.ts'

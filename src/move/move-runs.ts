@@ -108,8 +108,18 @@ export class MoveRuns {
     }
     const { url: _, ...options } = request
     const run: Running = {
-      ...{ id: newUuid(), from, isDryRun, request: options, state: 'planning', begunAt: Date.now() },
-      ...{ endedAt: null, plan: null, progress: null, results: new Map(), outcome: null, error: null },
+      id: newUuid(),
+      from,
+      isDryRun,
+      request: options,
+      state: 'planning',
+      begunAt: Date.now(),
+      endedAt: null,
+      plan: null,
+      progress: null,
+      results: new Map(),
+      outcome: null,
+      error: null,
     }
     this.#last = run
     this.#stop = new AbortController()

@@ -1,7 +1,6 @@
 /** The database here that a move fills: whether it may be touched, and what it has besides documents. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
-import type { SecurityObject } from '../core/types.ts'
+import { type SecurityObject, SYSTEM_USER } from '../core/types.ts'
 import type { RemoteDatabase, RemoteDatabaseInfo } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { MoveRecords } from './move-records.ts'

@@ -1,8 +1,8 @@
 /** Compares the content of some documents of both servers, which their revisions do not prove. */
 import { isDeepStrictEqual } from 'node:util'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { isJsonObject } from '../core/json.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import { PeerError } from '../replication/peer-error.ts'
 import type { RemoteDatabase } from '../replication/remote/remote-database.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'

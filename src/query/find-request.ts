@@ -50,8 +50,21 @@ const NO_BOOKMARK = 'nil'
 
 /** All members that a request may have, in the order in which CouchDB checks them. */
 const MEMBERS: ReadonlySet<string> = new Set([
-  ...['selector', 'use_index', 'bookmark', 'limit', 'skip', 'sort', 'fields', 'partition', 'r', 'conflicts'],
-  ...['stale', 'update', 'stable', 'execution_stats', 'allow_fallback'],
+  'selector',
+  'use_index',
+  'bookmark',
+  'limit',
+  'skip',
+  'sort',
+  'fields',
+  'partition',
+  'r',
+  'conflicts',
+  'stale',
+  'update',
+  'stable',
+  'execution_stats',
+  'allow_fallback',
 ])
 
 /**

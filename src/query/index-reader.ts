@@ -3,7 +3,7 @@ import type {
   IndexPosition,
   IndexRow,
   IndexStore,
-  PlaceRange,
+  KeyRange,
   ReadRange,
   RowCounts,
 } from '../storage/index-store.ts'
@@ -42,28 +42,28 @@ export class IndexReader {
   }
 
   async readValues(
-    range: PlaceRange,
+    range: KeyRange,
   ): Promise<{ readonly values: string[]; readonly next: Uint8Array | null }> {
     return this.#note(await this.#store.readValues(this.#index, range))
   }
 
-  async counts(places: readonly Uint8Array[]): Promise<RowCounts> {
-    return this.#note(await this.#store.counts(this.#index, places))
+  async counts(rowKeys: readonly Uint8Array[]): Promise<RowCounts> {
+    return this.#note(await this.#store.counts(this.#index, rowKeys))
   }
 
-  async countBefore(place: Uint8Array): Promise<number> {
-    return (await this.counts([place])).before[0] as number
+  async countBefore(rowKey: Uint8Array): Promise<number> {
+    return (await this.counts([rowKey])).before[0] as number
   }
 
-  async placeAt(count: number): Promise<Uint8Array | null> {
-    return this.#note(await this.#store.placeAt(this.#index, count)).place
+  async rowKeyAt(count: number): Promise<Uint8Array | null> {
+    return this.#note(await this.#store.rowKeyAt(this.#index, count)).rowKey
   }
 
-  async parts(range: PlaceRange, limit: number): ReturnType<IndexStore['parts']> {
-    return this.#note(await this.#store.parts(this.#index, range, limit))
+  async reducedRanges(range: KeyRange, limit: number): ReturnType<IndexStore['reducedRanges']> {
+    return this.#note(await this.#store.reducedRanges(this.#index, range, limit))
   }
 
-  /** Keeps reductions of stretches that a version had. */
+  /** Keeps reductions of buckets that a version had. */
   keepReductions(version: number, reductions: Parameters<IndexStore['keepReductions']>[2]): Promise<void> {
     return this.#store.keepReductions(this.#index, version, reductions)
   }

@@ -2,7 +2,7 @@
 import { CouchError } from '../core/errors.ts'
 import { Yielder } from '../core/event-loop.ts'
 import { splitId } from '../core/partitions.ts'
-import { type IndexEntry, type IndexStore, idOfRow, placeAfter, placeBefore } from '../storage/index-store.ts'
+import { type IndexEntry, type IndexStore, idOfRow, keyAfter, keyBefore } from '../storage/index-store.ts'
 import { type DesignIndexes, signatureOf } from './design-indexes.ts'
 import type { IndexRange, IndexRow, OpenIndex } from './index-scan.ts'
 import type { RowSource } from './index-updater.ts'
@@ -82,11 +82,11 @@ async function* pagesOf(
   const prefix = prefixOf(partition)
   const within = (key: Uint8Array) => Buffer.concat([prefix, key])
   let from: Uint8Array = within(encodeKey(low, 'json'))
-  let to: Uint8Array = placeAfter(within(arrayPrefix(high, 'json')))
+  let to: Uint8Array = keyAfter(within(arrayPrefix(high, 'json')))
   if (after !== null) {
     const key = within(encodeKey(JSON.parse(after.key ?? 'null'), 'json'))
-    if (descending) to = placeBefore(key, after.id)
-    else from = placeAfter(key, after.id)
+    if (descending) to = keyBefore(key, after.id)
+    else from = keyAfter(key, after.id)
   }
   for (;;) {
     const { rows, more } = await store.read(0, { from, to, descending }, most)
@@ -94,7 +94,7 @@ async function* pagesOf(
     if (last === undefined) return
     yield rows.map((row) => ({ id: idOfRow(row), key: row.keyText }))
     if (!more) return
-    if (descending) to = last.place
+    if (descending) to = last.rowKey
     else from = rowAfter(last)
     await yielder.yieldIfDue()
   }

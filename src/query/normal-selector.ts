@@ -24,7 +24,13 @@ const JUNCTIONS: ReadonlySet<string> = new Set(['$and', '$or', '$nor'])
 const ELEMENT_OPERATORS: ReadonlySet<string> = new Set(['$elemMatch', '$allMatch', '$keyMapMatch'])
 /** The conditions that an index can answer. `$exists` does not narrow the search, but an index has the values. */
 export const INDEXABLE: ReadonlySet<string> = new Set([
-  ...['$lt', '$lte', '$eq', '$gte', '$gt', '$beginsWith', '$exists'],
+  '$lt',
+  '$lte',
+  '$eq',
+  '$gte',
+  '$gt',
+  '$beginsWith',
+  '$exists',
 ])
 
 /**

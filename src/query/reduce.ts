@@ -1,6 +1,6 @@
 /**
  * CouchDB's own reduce functions, protocol.md 9.3. A reduction of some rows can be added to another one, so an index keeps
- * those of its stretches. Pure.
+ * those of its buckets. Pure.
  */
 import { isJsonObject } from '../core/json.ts'
 import { builtinReduce } from '../documents/design-docs.ts'

@@ -6,9 +6,9 @@ import {
   type IndexRow,
   idOfRow,
   type KeptReduction,
-  type PlaceRange,
-  placeAfter,
-  type ReducedPart,
+  type KeyRange,
+  keyAfter,
+  type ReducedRange,
 } from '../storage/index-store.ts'
 import { compareJson, compareRaw } from './collation.ts'
 import { type IndexReader, inOneVersion } from './index-reader.ts'
@@ -20,23 +20,23 @@ import { rowAfter, type Selection, type ViewRows } from './view-rows.ts'
 const STEP = 100
 /** Rows that are read where a long group is likely. */
 const PROBED = 2
-/** The maximum number of stretches whose reductions are read at once, and of reductions that are kept at once. */
-const PARTS = 512
+/** The maximum number of buckets whose reductions are read at once, and of reductions that are kept at once. */
+const RANGES = 512
 const KEPT = 64
-/** Stretches whose values are read at once, since each read of a store over a network is a round trip. */
-const STRETCHES_AT_ONCE = 8
+/** Buckets whose values are read at once, since each read of a store over a network is a round trip. */
+const BUCKETES_AT_ONCE = 8
 
 /** Rows that are reduced together, with the JSON text of their common key: a short list, or a range of the index. */
 type Group =
   | { readonly key: string; readonly rows: readonly IndexRow[] }
-  | { readonly key: string; readonly range: PlaceRange }
+  | { readonly key: string; readonly range: KeyRange }
 
 /** Reduces groups, each as of one version of the rows. The results are the members of an answer that follow the key. */
 export interface GroupReducer {
   /** @param groups rows in the order of their keys */
   ofRows(groups: readonly (readonly IndexRow[])[]): Promise<string[]>
   /** @returns null if the range has no rows */
-  ofRange(range: PlaceRange): Promise<string | null>
+  ofRange(range: KeyRange): Promise<string | null>
 }
 
 /** The reduced rows, in batches. */
@@ -84,7 +84,7 @@ async function* groupsOf(selection: Selection): AsyncGenerator<Group> {
 
 async function* groupsIn(
   { store, index, order, prefix: partition, query }: Selection,
-  range: PlaceRange,
+  range: KeyRange,
 ): AsyncGenerator<Group> {
   const { descending, grouping } = query
   const yielder = new Yielder()
@@ -99,19 +99,19 @@ async function* groupsIn(
       const first = rows[at] as IndexRow
       const { key, prefix } = groupOf(first, grouping, { order, partition })
       let end = at + 1
-      while (end < rows.length && startsWith((rows[end] as IndexRow).place, prefix)) end += 1
+      while (end < rows.length && startsWith((rows[end] as IndexRow).rowKey, prefix)) end += 1
       const isComplete = end < rows.length || !more
       if (isComplete) {
         const group = rows.slice(at, end)
         yield { key, rows: descending ? group.reverse() : group }
       } else if (at === 0) {
-        // A long group: its stretches are reduced already.
+        // A long group: its buckets are reduced already.
         const whole = within(range, prefix)
         yield { key, range: whole }
         limit = PROBED
         rest = descending ? { from: range.from, to: whole.from } : { from: whole.to, to: range.to }
       } else {
-        rest = descending ? { from: range.from, to: rowAfter(first) } : { from: first.place, to: range.to }
+        rest = descending ? { from: range.from, to: rowAfter(first) } : { from: first.rowKey, to: range.to }
       }
       at = end
     }
@@ -134,16 +134,16 @@ function groupOf(
     }
     if (Array.isArray(key) && key.length === grouping) return { key: row.keyText, prefix: prefixOf(key) }
   }
-  return { key: row.keyText, prefix: row.place.subarray(0, row.keyLength) }
+  return { key: row.keyText, prefix: row.rowKey.subarray(0, row.keyLength) }
 }
 
-function startsWith(place: Uint8Array, prefix: Uint8Array): boolean {
-  return Buffer.compare(place.subarray(0, prefix.length), prefix) === 0
+function startsWith(rowKey: Uint8Array, prefix: Uint8Array): boolean {
+  return Buffer.compare(rowKey.subarray(0, prefix.length), prefix) === 0
 }
 
 /** The part of a range with keys that begin with these bytes. */
-function within({ from, to }: PlaceRange, prefix: Uint8Array): PlaceRange {
-  const end = placeAfter(prefix)
+function within({ from, to }: KeyRange, prefix: Uint8Array): KeyRange {
+  const end = keyAfter(prefix)
   return {
     from: from !== undefined && Buffer.compare(from, prefix) > 0 ? from : prefix,
     to: to !== undefined && Buffer.compare(to, end) < 0 ? to : end,
@@ -170,11 +170,11 @@ export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
       inOneVersion(rows, async (reader) => {
         const reducer = make()
         let isEmpty = true
-        const stateOf = async (part: PlaceRange) => {
-          const stretch = make()
-          return (await addRows(reader, part, stretch)) ? stretch.state() : null
+        const stateOf = async (part: KeyRange) => {
+          const bucket = make()
+          return (await addRows(reader, part, bucket)) ? bucket.state() : null
         }
-        for await (const state of reductionsIn(reader, range, stateOf, STRETCHES_AT_ONCE)) {
+        for await (const state of reductionsIn(reader, range, stateOf, BUCKETES_AT_ONCE)) {
           reducer.addState(state)
           isEmpty = false
         }
@@ -184,7 +184,7 @@ export function builtinGroups(rows: ViewRows, name: string): GroupReducer {
 }
 
 /** @returns whether the range has rows */
-async function addRows(rows: IndexReader, range: PlaceRange, reducer: Reducer): Promise<boolean> {
+async function addRows(rows: IndexReader, range: KeyRange, reducer: Reducer): Promise<boolean> {
   if (!reducer.usesKeys) return addValues(rows, range, reducer)
   let hasRows = false
   for await (const page of pagesOf(rows, range)) {
@@ -194,7 +194,7 @@ async function addRows(rows: IndexReader, range: PlaceRange, reducer: Reducer): 
   return hasRows
 }
 
-async function addValues(rows: IndexReader, { from, to }: PlaceRange, reducer: Reducer): Promise<boolean> {
+async function addValues(rows: IndexReader, { from, to }: KeyRange, reducer: Reducer): Promise<boolean> {
   const yielder = new Yielder()
   let next: Uint8Array | null | undefined = from
   let hasRows = false
@@ -208,7 +208,7 @@ async function addValues(rows: IndexReader, { from, to }: PlaceRange, reducer: R
   return hasRows
 }
 
-async function* pagesOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<readonly IndexRow[]> {
+async function* pagesOf(rows: IndexReader, range: KeyRange): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   let { from } = range
   for (;;) {
@@ -223,24 +223,24 @@ async function* pagesOf(rows: IndexReader, range: PlaceRange): AsyncGenerator<re
 }
 
 /**
- * The reductions of the parts of a range, in order, without those that have no rows. Keeps those of whole stretches for
+ * The reductions of the parts of a range, in order, without those that have no rows. Keeps those of whole buckets for
  * later queries.
  * @param reduce reduces a part; null if it has no rows @param atOnce how many parts are reduced at once
  */
 async function* reductionsIn(
   rows: IndexReader,
-  range: PlaceRange,
-  reduce: (part: PlaceRange) => Promise<string | null>,
+  range: KeyRange,
+  reduce: (part: KeyRange) => Promise<string | null>,
   atOnce: number,
 ): AsyncGenerator<string> {
   const yielder = new Yielder()
   let { from } = range
   for (;;) {
-    const { parts, more, version } = await rows.parts({ from, to: range.to }, PARTS)
+    const { ranges, more, version } = await rows.reducedRanges({ from, to: range.to }, RANGES)
     let kept: KeptReduction[] = []
-    for (let at = 0; at < parts.length; at += atOnce) {
-      const some: { readonly part: ReducedPart; readonly reduced: Promise<string | null> }[] = []
-      for (const part of parts.slice(at, at + atOnce)) {
+    for (let at = 0; at < ranges.length; at += atOnce) {
+      const some: { readonly part: ReducedRange; readonly reduced: Promise<string | null> }[] = []
+      for (const part of ranges.slice(at, at + atOnce)) {
         await yielder.yieldIfDue()
         const reduced = part.reduction === null ? reduce(part.range) : Promise.resolve(part.reduction)
         // If an earlier one fails, nobody waits for this one.
@@ -250,9 +250,9 @@ async function* reductionsIn(
       for (const { part, reduced } of some) {
         const reduction = await reduced
         if (reduction === null) continue
-        const { stretch } = part
-        if (part.reduction === null && stretch !== null && !isOverflow(reduction))
-          kept.push({ stretch, reduction })
+        const { bucket } = part
+        if (part.reduction === null && bucket !== null && !isOverflow(reduction))
+          kept.push({ bucket, reduction })
         yield reduction
       }
       if (kept.length < KEPT) continue
@@ -260,7 +260,7 @@ async function* reductionsIn(
       kept = []
     }
     if (kept.length > 0) await rows.keepReductions(version, kept)
-    from = parts.at(-1)?.range.to
+    from = ranges.at(-1)?.range.to
     if (!more || from === undefined) return
   }
 }
@@ -279,7 +279,7 @@ export function functionGroups(rows: ViewRows, sandbox: Sandbox, fn: UserFunctio
     ofRange: (range) =>
       inOneVersion(rows, async (reader) => {
         let results: string[] = []
-        const reduce = (part: PlaceRange) => reduceRange(reader, part)
+        const reduce = (part: KeyRange) => reduceRange(reader, part)
         // One at a time: the functions of other callers are to have their turns.
         for await (const result of reductionsIn(reader, range, reduce, 1)) {
           if (isOverflow(result)) return result
@@ -290,7 +290,7 @@ export function functionGroups(rows: ViewRows, sandbox: Sandbox, fn: UserFunctio
       }),
   }
 
-  async function reduceRange(reader: IndexReader, range: PlaceRange): Promise<string | null> {
+  async function reduceRange(reader: IndexReader, range: KeyRange): Promise<string | null> {
     const pages: (readonly IndexRow[])[] = []
     for await (const page of pagesOf(reader, range)) pages.push(page)
     if (pages.length === 0) return null

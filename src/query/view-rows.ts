@@ -5,10 +5,10 @@ import {
   type IndexRow,
   type IndexStore,
   idOfRow,
-  MAX_COUNTED_PLACES,
-  type PlaceRange,
-  placeAfter,
-  placeBefore,
+  type KeyRange,
+  keyAfter,
+  keyBefore,
+  MAX_COUNTED_KEYS,
 } from '../storage/index-store.ts'
 import { type IndexReader, inOneVersion, seqOf } from './index-reader.ts'
 import { encodeKey, type KeyOrder, partitionPrefix } from './sort-keys.ts'
@@ -28,7 +28,7 @@ export interface Selection extends ViewRows {
   /** The bytes with which the keys of the query's partition begin; empty if the view has no partitions. */
   readonly prefix: Uint8Array
   /** In the order of the answer. A descending query reads each range from its end. */
-  readonly ranges: readonly PlaceRange[]
+  readonly ranges: readonly KeyRange[]
 }
 
 /** The maximum number of rows in one batch. */
@@ -46,7 +46,7 @@ export async function select(rows: ViewRows, query: ViewQuery): Promise<Selectio
   const prefix = partition === undefined ? NO_PREFIX : partitionPrefix(partition)
   const selected = { ...rows, query, prefix }
   if (keys === undefined) return { ...selected, ranges: [rangeOf(query, selected)] }
-  const ranges: PlaceRange[] = []
+  const ranges: KeyRange[] = []
   const yielder = new Yielder()
   for (const key of descending ? keys.toReversed() : keys) {
     await yielder.yieldIfDue()
@@ -59,20 +59,20 @@ export async function select(rows: ViewRows, query: ViewQuery): Promise<Selectio
 
 type Edges = Pick<ViewQuery, 'start' | 'end' | 'inclusiveEnd' | 'descending'>
 
-/** The places of the rows between the start and the end of a query. */
+/** The row keys between the start and the end of a query. */
 function rangeOf(
   { start, end, inclusiveEnd, descending }: Edges,
   { order, prefix }: Pick<Selection, 'order' | 'prefix'>,
-): PlaceRange {
+): KeyRange {
   const low = descending ? end : start
   const high = descending ? start : end
   // An exclusive end excludes all rows equal to it. In a descending query the end is the lower edge.
-  const placeOf = (edge: NonNullable<ViewQuery['start']>, isAfter: boolean) =>
-    (isAfter ? placeAfter : placeBefore)(Buffer.concat([prefix, encodeKey(edge.key, order)]), edge.docId)
-  const whole: PlaceRange = prefix.length === 0 ? {} : { from: prefix, to: placeAfter(prefix) }
+  const edgeKey = (edge: NonNullable<ViewQuery['start']>, isAfter: boolean) =>
+    (isAfter ? keyAfter : keyBefore)(Buffer.concat([prefix, encodeKey(edge.key, order)]), edge.docId)
+  const whole: KeyRange = prefix.length === 0 ? {} : { from: prefix, to: keyAfter(prefix) }
   return {
-    from: low === undefined ? whole.from : placeOf(low, descending && !inclusiveEnd),
-    to: high === undefined ? whole.to : placeOf(high, descending || inclusiveEnd),
+    from: low === undefined ? whole.from : edgeKey(low, descending && !inclusiveEnd),
+    to: high === undefined ? whole.to : edgeKey(high, descending || inclusiveEnd),
   }
 }
 
@@ -141,7 +141,7 @@ async function countsOf(reader: IndexReader, { ranges, query }: Selection): Prom
     return { total, offset: Math.min(total, skip), seq: seqOf(position) }
   }
   const { total, seq } = first
-  // Without any row, the place of the first key decides.
+  // Without any row, the row key of the first key decides.
   if (query.partition === undefined) return { total, offset: Math.min(total, offsetOf(first) + skip), seq }
   return { total, offset: offsetOf(last) + last.end - last.start, seq }
 }
@@ -149,7 +149,7 @@ async function countsOf(reader: IndexReader, { ranges, query }: Selection): Prom
 /** The counts of a range that says what its answer needs with one of its ends. */
 async function countsOfRange(
   reader: IndexReader,
-  { from, to }: PlaceRange,
+  { from, to }: KeyRange,
   { descending, skip }: ViewQuery,
 ): Promise<Counts> {
   const begin = descending ? to : from
@@ -161,7 +161,7 @@ async function countsOfRange(
 
 /** A range, and the numbers of rows of the view before its start and before its end. */
 interface CountedRange extends Pick<Counts, 'total' | 'seq'> {
-  readonly range: PlaceRange
+  readonly range: KeyRange
   readonly start: number
   readonly end: number
 }
@@ -169,14 +169,14 @@ interface CountedRange extends Pick<Counts, 'total' | 'seq'> {
 /** The first range alone, since it is often the only one that is needed. */
 async function* countedRanges(
   reader: IndexReader,
-  ranges: readonly PlaceRange[],
+  ranges: readonly KeyRange[],
 ): AsyncGenerator<CountedRange> {
   const yielder = new Yielder()
-  for (let at = 0, size = 1; at < ranges.length; at += size, size = MAX_COUNTED_PLACES / 2) {
+  for (let at = 0, size = 1; at < ranges.length; at += size, size = MAX_COUNTED_KEYS / 2) {
     await yielder.yieldIfDue()
     const some = ranges.slice(at, at + size)
-    const places = some.flatMap(({ from, to }) => [from, to]).filter((place) => place !== undefined)
-    const { total, before, position } = await reader.counts(places)
+    const rowKeys = some.flatMap(({ from, to }) => [from, to]).filter((rowKey) => rowKey !== undefined)
+    const { total, before, position } = await reader.counts(rowKeys)
     const counts = before.values()
     for (const range of some) {
       const start = range.from === undefined ? 0 : (counts.next().value as number)
@@ -216,7 +216,7 @@ async function* walk(reader: IndexReader, selection: Selection): AsyncGenerator<
 async function* walkRanges(
   reader: IndexReader,
   query: ViewQuery,
-  ranges: readonly PlaceRange[],
+  ranges: readonly KeyRange[],
 ): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   const size = Math.max(1, Math.min(RANGES_AT_ONCE, query.limit))
@@ -243,13 +243,13 @@ async function skipped(
   { descending }: ViewQuery,
   { range, start, end }: CountedRange,
   skip: number,
-): Promise<{ readonly range: PlaceRange; readonly skip: number }> {
+): Promise<{ readonly range: KeyRange; readonly skip: number }> {
   const { from, to } = range
   if (!descending) {
-    return { range: { from: (await reader.placeAt(start + skip)) ?? from, to }, skip: 0 }
+    return { range: { from: (await reader.rowKeyAt(start + skip)) ?? from, to }, skip: 0 }
   }
-  const place = await reader.placeAt(end - skip)
-  const row = place === null ? undefined : (await reader.read({ from: place }, 1)).rows[0]
+  const rowKey = await reader.rowKeyAt(end - skip)
+  const row = rowKey === null ? undefined : (await reader.read({ from: rowKey }, 1)).rows[0]
   if (row === undefined) return { range, skip }
   // Rows of one document with the same key are read in ascending order, so they are skipped one by one.
   const entry = entryEnd(row)
@@ -259,7 +259,7 @@ async function skipped(
 async function* walkUp(
   reader: IndexReader,
   query: ViewQuery,
-  range: PlaceRange,
+  range: KeyRange,
 ): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
   let { from } = range
@@ -278,7 +278,7 @@ async function* walkUp(
 /** Reads from the end. Like couch_mrview, it keeps the rows of one document with the same key in ascending order. */
 async function* walkDown(
   reader: IndexReader,
-  range: PlaceRange,
+  range: KeyRange,
   skip: number,
 ): AsyncGenerator<readonly IndexRow[]> {
   const yielder = new Yielder()
@@ -300,30 +300,30 @@ async function* walkDown(
     }
     if (!more) ready.push(...take())
     if (ready.length > 0) yield ready
-    to = rows.at(-1)?.place
+    to = rows.at(-1)?.rowKey
     if (!more || to === undefined) return
     await yielder.yieldIfDue()
   }
 }
 
-/** Bytes of a place behind those of its key and its document: the number of the row. */
+/** Bytes of a row key behind those of its key and its document: the number of the row. */
 const NUMBER_BYTES = 3
 
-function entryOf({ place }: IndexRow): Uint8Array {
-  return place.subarray(0, place.length - NUMBER_BYTES)
+function entryOf({ rowKey }: IndexRow): Uint8Array {
+  return rowKey.subarray(0, rowKey.length - NUMBER_BYTES)
 }
 
 function entryEnd(row: IndexRow): Uint8Array {
-  return placeAfter(entryOf(row))
+  return keyAfter(entryOf(row))
 }
 
 function isSameEntry(a: IndexRow, b: IndexRow): boolean {
   return Buffer.compare(entryOf(a), entryOf(b)) === 0
 }
 
-/** The first place after a row. */
-export function rowAfter({ place }: IndexRow): Uint8Array {
-  return Buffer.concat([place, Uint8Array.of(0)])
+/** The first row key after a row. */
+export function rowAfter({ rowKey }: IndexRow): Uint8Array {
+  return Buffer.concat([rowKey, Uint8Array.of(0)])
 }
 
 /**

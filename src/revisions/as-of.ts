@@ -61,7 +61,7 @@ export function asOf<Version extends TimedVersion>(
   const leaves = versions.filter((version) => wasLeaf(version, at)).map(placed)
   if (at < horizon.timed && leaves.some(({ version }) => version.storedAt === null)) return EXPIRED
   if (at < horizon.whole && leaves.some(({ version }) => (version.grownAt ?? 0) > at)) return EXPIRED
-  if (at < horizon.whole && !areSettled(versions.map(placed), leaves, branches(), at)) return EXPIRED
+  if (at < horizon.whole && !hasAllLeaves(versions.map(placed), leaves, branches(), at)) return EXPIRED
   const best = winner(leaves)
   return best === undefined ? { kind: 'absent' } : { kind: 'version', version: best.version }
 }
@@ -81,7 +81,7 @@ function placed<Version extends TimedVersion>(version: Version): Placed<Version>
  * Whether no leaf of that time can be missing. Each version that is no longer a leaf is an ancestor of a branch. So it is
  * enough if the rows of each branch show where it ended then.
  */
-function areSettled(
+function hasAllLeaves(
   versions: readonly Placed<TimedVersion>[],
   leaves: readonly Placed<TimedVersion>[],
   branches: readonly Branch[],

@@ -180,7 +180,7 @@ function closure(branches: readonly Branch[], incoming: Branch, revsLimit: numbe
   const all = [...stored, growing(incoming)]
   reachBack(all)
   const kept = leavesOf(all, new Set(stored))
-  return all.filter((one) => kept.has(one)).map((one) => settle(one, revsLimit))
+  return all.filter((one) => kept.has(one)).map((one) => finished(one, revsLimit))
 }
 
 function growing(from: Branch): Growing {
@@ -227,7 +227,7 @@ function idAt(branch: Growing, pos: number): string | undefined {
 
 // Ids are only added and cut at the old end, so the same number of ids means the same ids. A branch that took a leaf is
 // another one even if the leaf was cut again: the time machine must know when it took it.
-function settle({ from, pos, ids, hasLeaf }: Growing, revsLimit: number): Branch {
+function finished({ from, pos, ids, hasLeaf }: Growing, revsLimit: number): Branch {
   const kept = Math.min(ids.length, revsLimit)
   return kept === from.ids.length && !hasLeaf ? from : makeBranch(pos, ids.slice(0, kept), from.deleted)
 }

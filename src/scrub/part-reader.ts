@@ -1,5 +1,5 @@
 /** Reads a damaged part as a client does. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { DamagedPart } from '../storage/damage.ts'
 import type { DatabaseHandle } from '../threads/databases.ts'
 

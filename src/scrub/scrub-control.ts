@@ -1,6 +1,7 @@
 /** Checks for the command line, `settee check`, and for the HTTP API. */
-import { SYSTEM_USER } from '../auth/accounts.ts'
+
 import { CouchError } from '../core/errors.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { GiveUpReport } from '../documents/give-up.ts'
 import type { Repairs } from '../healing/repairs.ts'
 import { throughReplacement } from '../healing/replaced.ts'

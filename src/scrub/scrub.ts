@@ -4,10 +4,10 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Config } from '../config/config.ts'
 import { asCouchError, CouchError, isFileFault } from '../core/errors.ts'
 import { Schedule, type ScheduleFacts, type WallClock, wallClock } from '../core/schedule.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { PartOutcome, Repairs } from '../healing/repairs.ts'
 import { type Damage, type DamagedPart, FoundDamage } from '../storage/damage.ts'
 import type { CheckStep } from '../storage/storage-engine.ts'

@@ -323,7 +323,17 @@ export async function serveCommands(
 ): Promise<void> {
   const ending = new AbortController()
   const controls = localControlCommands({
-    ...{ databases, tmpDir, backups, cures, scrub, repairs, rewinds, moves, standby, operator, vaults },
+    databases,
+    tmpDir,
+    backups,
+    cures,
+    scrub,
+    repairs,
+    rewinds,
+    moves,
+    standby,
+    operator,
+    vaults,
     ending: ending.signal,
     restorer: localRestoreControl(policy.databases, () => backupsFolder(config)),
   })

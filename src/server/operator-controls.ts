@@ -30,7 +30,8 @@ export function operatorControls(
   }
   const operator = localOperator({ config, databases, env, revokeTokens })
   const services = {
-    ...{ config, databases },
+    config,
+    databases,
     tokenMaker: tokens.maker,
     createDatabase: (name: string, account: string) => policy.databases.create(name, account),
     createOwn: (name: string, user: UserCtx) => policy.createDatabase(name, user, undefined),

@@ -95,7 +95,12 @@ export class Follower {
     this.#options = options
     const batches = new Limiter(BATCHES, Number.POSITIVE_INFINITY)
     this.#copies = new DatabaseCopies({
-      ...{ databases, primary, records, config, files, logger },
+      databases,
+      primary,
+      records,
+      config,
+      files,
+      logger,
       inTurn: (database, batch) => batches.run(batch, database),
     })
     this.#updatesSeq = record.updatesSeq

@@ -62,7 +62,7 @@ export interface Catalog extends Records {
    * {@link names} and {@link count} wait for that, and whoever prepares a database must wait, too. What the engine finds is
    * reported like any change, and appended to the updates.
    */
-  settled(): Promise<void>
+  whenListed(): Promise<void>
   /** Makes an empty database; durable when resolved. @throws file_exists */
   create(name: string, properties?: DatabaseProperties): Promise<DatabaseEntry>
   /** Removes a database, which this opener has closed; the stores of others tell of it. @throws no_database */

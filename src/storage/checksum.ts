@@ -93,7 +93,7 @@ export function localChecksum({ id, rev, body }: LocalDoc): number {
 }
 
 /** The checksum of a row of an index, or of another place with one or two texts. */
-export function placeChecksum(place: Uint8Array, keyLength: number, first: string, second = ''): number {
+export function rowKeyChecksum(place: Uint8Array, keyLength: number, first: string, second = ''): number {
   return hashText(second, hashText(first, hashBytes(place, keyLength)))
 }
 

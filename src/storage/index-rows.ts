@@ -1,43 +1,43 @@
 /** The rows of one document in the indexes of a store, and the keys by which an update finds the old ones. */
-import { placeChecksum } from './checksum.ts'
-import { type IndexedDoc, idBytes, rowPlace } from './index-store.ts'
+import { rowKeyChecksum } from './checksum.ts'
+import { type IndexedDoc, idBytes, rowKeyOf } from './index-store.ts'
 
-/** A row with its place. */
-export interface PlacedRow {
-  readonly place: Buffer
+/** A row with its row key. */
+export interface KeyedRow {
+  readonly rowKey: Buffer
   readonly keyLength: number
   readonly keyText: string
   readonly valueText: string
 }
 
 /** The checksum of a row. */
-export function rowSum({ place, keyLength, keyText, valueText }: PlacedRow): number {
-  return placeChecksum(place, keyLength, keyText, valueText)
+export function rowSum({ rowKey, keyLength, keyText, valueText }: KeyedRow): number {
+  return rowKeyChecksum(rowKey, keyLength, keyText, valueText)
 }
 
 /** The checksum of a document's keys, as {@link packedKeys} has packed them. */
 export function keysSum(id: string, keys: Uint8Array): number {
-  return placeChecksum(keys, 0, id)
+  return rowKeyChecksum(keys, 0, id)
 }
 
-/** The checksum of a kept reduction. @param stretch the place at which its stretch begins */
-export function reductionSum(stretch: Uint8Array, reduction: string): number {
-  return placeChecksum(stretch, 0, reduction)
+/** The checksum of a kept reduction. @param bucket the row key at which its bucket begins */
+export function reductionSum(bucket: Uint8Array, reduction: string): number {
+  return rowKeyChecksum(bucket, 0, reduction)
 }
 
-/** The rows of one document with their places, and their keys as {@link placesOf} reads them. */
-export function placed({ id, rows }: IndexedDoc): { readonly rows: PlacedRow[][]; readonly keys: Buffer } {
+/** The rows of one document with their row keys, and their keys as {@link rowKeysOf} reads them. */
+export function keyedRows({ id, rows }: IndexedDoc): { readonly rows: KeyedRow[][]; readonly keys: Buffer } {
   const idOf = idBytes(id)
-  const placedRows = rows.map((list) => {
+  const rowsByIndex = rows.map((list) => {
     let before: Uint8Array | undefined
     let number = 0
     return list.map(({ key, keyText, valueText }) => {
       number = before !== undefined && Buffer.compare(before, key) === 0 ? number + 1 : 0
       before = key
-      return { place: rowPlace(key, idOf, number), keyLength: key.length, keyText, valueText }
+      return { rowKey: rowKeyOf(key, idOf, number), keyLength: key.length, keyText, valueText }
     })
   })
-  return { rows: placedRows, keys: packedKeys(rows.map((list) => list.map(({ key }) => key))) }
+  return { rows: rowsByIndex, keys: packedKeys(rows.map((list) => list.map(({ key }) => key))) }
 }
 
 /** @param lists the keys of a document's rows in each index, in their order */
@@ -67,8 +67,8 @@ export function unpackedKeys(packed: Buffer): Buffer[][] {
   return lists
 }
 
-/** The places of a document's rows in each index. @param lists the keys of its rows */
-export function placesOf(id: string, lists: readonly (readonly Uint8Array[])[]): Buffer[][] {
+/** The row keys of a document's rows in each index. @param lists the keys of its rows */
+export function rowKeysOf(id: string, lists: readonly (readonly Uint8Array[])[]): Buffer[][] {
   const idOf = idBytes(id)
   return lists.map((keys) => {
     let before: Uint8Array | undefined
@@ -76,7 +76,7 @@ export function placesOf(id: string, lists: readonly (readonly Uint8Array[])[]):
     return keys.map((key) => {
       number = before !== undefined && Buffer.compare(before, key) === 0 ? number + 1 : 0
       before = key
-      return rowPlace(key, idOf, number)
+      return rowKeyOf(key, idOf, number)
     })
   })
 }

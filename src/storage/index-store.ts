@@ -3,8 +3,8 @@
  * store, with an index for each of its views. All rows can be made again from the documents, so an engine may lose the
  * last updates at a power cut, but the rows and their {@link IndexStatus.position} always belong together.
  *
- * Each index also counts its rows in stretches of some hundred. So the number of rows before any place is known without
- * reading them, and a stretch can keep its reduction until one of its rows changes.
+ * Each index also counts its rows in buckets of some hundred. So the number of rows before any row key is known without
+ * reading them, and a bucket can keep its reduction until one of its rows changes.
  *
  * Several openers of a database may use one store at the same time, and none of them waits for another. Each read says
  * which version of the rows it has read, and an update says from which version it goes on: docs/decisions/0059.
@@ -44,32 +44,32 @@ export interface IndexedDoc {
 
 /** A row as it is read. */
 export interface IndexRow {
-  /** Its place in the index; see {@link rowPlace}. */
-  readonly place: Uint8Array
-  /** The length of its key, in bytes, which are the first of its place. */
+  /** Its row key in the index; see {@link rowKeyOf}. */
+  readonly rowKey: Uint8Array
+  /** The length of its key, in bytes, which are the first of its row key. */
   readonly keyLength: number
   readonly keyText: string
   readonly valueText: string
 }
 
-/** The rows from one place up to, and without, another. An absent end is that of the index. */
-export interface PlaceRange {
+/** The rows from one row key up to, and without, another. An absent end is that of the index. */
+export interface KeyRange {
   readonly from?: Uint8Array | undefined
   readonly to?: Uint8Array | undefined
 }
 
 /** A range of rows that are read in one of both orders. */
-export interface ReadRange extends PlaceRange {
+export interface ReadRange extends KeyRange {
   readonly descending?: boolean | undefined
   /** Whether rows that damage hides are an error, as they always are for {@link IndexStore.readValues}: a sum does not show it. */
   readonly isWhole?: boolean | undefined
 }
 
-/** A part of a range of rows: a whole stretch with its reduction, if that is known, or rows of an incomplete stretch. */
-export interface ReducedPart {
-  readonly range: PlaceRange
-  /** The stretch whose reduction may be kept; null if the part is not a whole stretch. */
-  readonly stretch: Uint8Array | null
+/** A part of a range of rows with its reduction: a whole bucket, whose reduction may be known, or rows of an incomplete bucket. */
+export interface ReducedRange {
+  readonly range: KeyRange
+  /** The bucket whose reduction may be kept; null if it is not a whole bucket. */
+  readonly bucket: Uint8Array | null
   /** The kept reduction. */
   readonly reduction: string | null
 }
@@ -98,16 +98,16 @@ export interface IndexStep {
 export interface RowCounts extends Pick<IndexStatus, 'position' | 'version'> {
   /** All rows of the index. */
   readonly total: number
-  /** The rows before each of the places. */
+  /** The rows before each of the row keys. */
   readonly before: readonly number[]
 }
 
-/** The maximum number of places whose rows are counted at once. */
-export const MAX_COUNTED_PLACES = 64
+/** The maximum number of row keys whose rows are counted at once. */
+export const MAX_COUNTED_KEYS = 64
 
-/** A reduction of a stretch, as {@link IndexStore.keepReductions} keeps it. */
+/** A reduction of a bucket, as {@link IndexStore.keepReductions} keeps it. */
 export interface KeptReduction {
-  readonly stretch: Uint8Array
+  readonly bucket: Uint8Array
   readonly reduction: string
 }
 
@@ -143,33 +143,33 @@ export interface IndexStore {
   ): Promise<{ readonly rows: IndexRow[]; readonly more: boolean; readonly version: number }>
   /**
    * Reads only the values of rows, as {@link read}, in a third of its time.
-   * @returns the JSON texts, and the place at which to read on; null after the last row
+   * @returns the JSON texts, and the row key at which to read on; null after the last row
    */
   readValues(
     index: number,
-    range: PlaceRange,
+    range: KeyRange,
   ): Promise<{
     readonly values: string[]
     readonly next: Uint8Array | null
     readonly version: number
   }>
-  /** Counts rows in O(stretches). @param places at most {@link MAX_COUNTED_PLACES} */
-  counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts>
-  /** The place of the row that has this many rows before it; null if there are not so many. */
-  placeAt(
+  /** Counts rows in O(buckets). @param rowKeys at most {@link MAX_COUNTED_KEYS} */
+  counts(index: number, rowKeys: readonly Uint8Array[]): Promise<RowCounts>
+  /** The row key of the row that has this many rows before it; null if there are not so many. */
+  rowKeyAt(
     index: number,
     count: number,
-  ): Promise<{ readonly place: Uint8Array | null; readonly version: number }>
+  ): Promise<{ readonly rowKey: Uint8Array | null; readonly version: number }>
   /**
-   * The parts of a range, in order, at most `limit` of them.
-   * @returns the parts, and whether the range has more after the last
+   * The buckets of a range with their reductions, in order, at most `limit` of them.
+   * @returns these, and whether the range has more after the last
    */
-  parts(
+  reducedRanges(
     index: number,
-    range: PlaceRange,
+    range: KeyRange,
     limit: number,
-  ): Promise<{ readonly parts: ReducedPart[]; readonly more: boolean; readonly version: number }>
-  /** Keeps reductions of stretches. Does nothing if the rows have another version by now. */
+  ): Promise<{ readonly ranges: ReducedRange[]; readonly more: boolean; readonly version: number }>
+  /** Keeps reductions of buckets. Does nothing if the rows have another version by now. */
   keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void>
   /** In bytes: on disk, and in use on disk. */
   sizes(): Promise<{ readonly file: number; readonly active: number }>
@@ -241,18 +241,18 @@ const END_OF_ID = Buffer.of(NUL)
 const NUMBER_BYTES = 3
 
 /**
- * The place of a row among all others: its key, its id, and its number among the rows of its document.
+ * The bytes by which all rows are sorted: the key of a row, its id, and its number among the rows of its document.
  * @param number below 2^24
  */
-export function rowPlace(key: Uint8Array, id: Uint8Array, number: number): Buffer {
-  const place = Buffer.allocUnsafe(key.length + id.length + NUMBER_BYTES)
-  place.set(key, 0)
-  place.set(id, key.length)
-  place.writeUIntBE(number, place.length - NUMBER_BYTES, NUMBER_BYTES)
-  return place
+export function rowKeyOf(key: Uint8Array, id: Uint8Array, number: number): Buffer {
+  const rowKey = Buffer.allocUnsafe(key.length + id.length + NUMBER_BYTES)
+  rowKey.set(key, 0)
+  rowKey.set(id, key.length)
+  rowKey.writeUIntBE(number, rowKey.length - NUMBER_BYTES, NUMBER_BYTES)
+  return rowKey
 }
 
-/** The bytes of an id within a place, with their end: a NUL, so that a NUL of the id is escaped. */
+/** The bytes of an id within a row key, with their end: a NUL, so that a NUL of the id is escaped. */
 export function idBytes(id: string): Buffer {
   const bytes = Buffer.from(id)
   if (!bytes.includes(NUL)) return Buffer.concat([bytes, END_OF_ID])
@@ -261,18 +261,18 @@ export function idBytes(id: string): Buffer {
 }
 
 /** The id of a row. */
-export function idOfRow({ place, keyLength }: Pick<IndexRow, 'place' | 'keyLength'>): string {
-  const bytes = place.subarray(keyLength, place.length - NUMBER_BYTES - END_OF_ID.length)
+export function idOfRow({ rowKey, keyLength }: Pick<IndexRow, 'rowKey' | 'keyLength'>): string {
+  const bytes = rowKey.subarray(keyLength, rowKey.length - NUMBER_BYTES - END_OF_ID.length)
   // UTF-8 has no byte of this value.
   return Buffer.from(bytes.includes(ESCAPE) ? bytes.filter((byte) => byte !== ESCAPE) : bytes).toString()
 }
 
-/** The place before all rows with a key; with an id, before the rows of that document with this key. */
-export function placeBefore(key: Uint8Array, id?: string): Buffer {
+/** The row key before all rows with a key; with an id, before the rows of that document with this key. */
+export function keyBefore(key: Uint8Array, id?: string): Buffer {
   return id === undefined ? Buffer.from(key) : Buffer.concat([key, idBytes(id)])
 }
 
-/** The place after all rows with a key, or whose key begins with these bytes; with an id, after those of that document. */
-export function placeAfter(key: Uint8Array, id?: string): Buffer {
+/** The row key after all rows with a key, or whose key begins with these bytes; with an id, after those of that document. */
+export function keyAfter(key: Uint8Array, id?: string): Buffer {
   return Buffer.concat(id === undefined ? [key, LAST] : [key, idBytes(id), LAST])
 }

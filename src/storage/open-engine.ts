@@ -44,7 +44,10 @@ export async function engineFor(location: StoreLocation): Promise<MakeEngine> {
   const { postgresEngine } = await import('./postgres/postgres-engine.ts')
   return ({ tally, watch } = {}) =>
     postgresEngine({
-      ...{ address, poolSize, memoryPath, ...(tally && { tally }) },
+      address,
+      poolSize,
+      memoryPath,
+      ...(tally && { tally }),
       onDamage: (database, error) => watch?.onFault?.(database, error),
       onDamagedLeaf: (database) => watch?.onDamagedLeaf?.(database),
       onRestored: (database, leaves, rest) => watch?.onRestored?.(database, leaves, rest),

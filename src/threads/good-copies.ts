@@ -2,9 +2,11 @@
  * Finds a good copy of a damaged revision, on the thread that checks databases: in the database's own file, as far as that can
  * be read, and in copies of it. A revision never changes, so any copy that agrees with its checksums is the right one.
  */
+
 import { createHash } from 'node:crypto'
 import { CouchError } from '../core/errors.ts'
 import { Throttle } from '../core/event-loop.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { OpenedParts } from '../documents/database.ts'
 import { openParts } from '../documents/open.ts'
 import type { EngineCopies, FilePlace, FileReader } from '../storage/storage-engine.ts'
@@ -46,9 +48,6 @@ export interface FoundRevision {
 }
 
 type Copies = Pick<EngineCopies, 'openReader'>
-
-/** Reads as a server admin: a database's own security object may be damaged. */
-const READER = { name: null, roles: ['_admin'] } as const
 
 /** Bytes of one step of reading. */
 const STEP = 256 * 1024
@@ -119,7 +118,8 @@ class Search {
   async #open(reader: FileReader, attachments = true): Promise<OpenedParts | null> {
     const { id, rev } = this.#sought
     const options = { revs: true, attachments, deleted: true, ...(rev !== null && { rev }) }
-    return openParts(reader, READER, id, options, 'follows').catch(nullIfUnreadable)
+    // As a server admin: the database's own security object may be damaged.
+    return openParts(reader, SYSTEM_USER, id, options, 'follows').catch(nullIfUnreadable)
   }
 
   /** @returns null if the reader does not know what it looks for */

@@ -5,7 +5,7 @@ import { BytesInTransit, discard, joinOutgoing } from '../core/bytes.ts'
 import { CouchError, packError } from '../core/errors.ts'
 import { joinHeartbeat, noteForegroundWrite, noteTurn } from '../core/event-loop.ts'
 import { holdsAccounts } from '../core/ids.ts'
-import { isShort, type Settings, type Space, type UserCtx } from '../core/types.ts'
+import { isShort, type Settings, type Space, SYSTEM_USER } from '../core/types.ts'
 import { unindexedQueries } from '../query/find.ts'
 import { checkedSelector, type NormalSelector } from '../query/normal-selector.ts'
 import { SandboxClient } from '../sandbox/sandbox-client.ts'
@@ -55,9 +55,6 @@ const MAX_DROP_WAIT_MS = 2000
 type CallFunction = (...args: readonly unknown[]) => Promise<unknown>
 type StreamFunction = (...args: readonly unknown[]) => AsyncIterable<Uint8Array>
 
-/** The server itself, as a caller of its methods. */
-const SERVER: UserCtx = { name: null, roles: ['_admin'] }
-
 /** Serves one port until it receives `stop`. */
 class Host {
   readonly #rpc: RpcServer<ThreadEvent>
@@ -69,7 +66,7 @@ class Host {
       this.#stores.keepOpen(database, incarnation, async ({ store, database: served }) => {
         await work(store)
         // As in CouchDB, a compaction takes the indexes along that no design document uses any more.
-        await served.cleanUpViews(SERVER)
+        await served.cleanUpViews(SYSTEM_USER)
       }),
     sendEvent: (event) => this.#rpc.sendEvent(event),
     // The time machine shows no old password hashes, and a deleted account leaves no data.

@@ -294,7 +294,7 @@ export class ServerDatabases implements OwnedDatabases {
   async prepareRestore(name: string, copy: string): Promise<PreparedRestore> {
     checkDatabaseName(name)
     // What it prepares must not be taken for what a crash has left.
-    await this.#pool.catalog('settled')
+    await this.#pool.catalog('whenListed')
     return this.#replacements.prepare(name, copy)
   }
 

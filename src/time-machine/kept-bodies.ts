@@ -4,13 +4,10 @@
  */
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Logger } from 'pino'
-import { ADMIN_ROLE } from '../auth/accounts.ts'
 import { CouchError } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { Duty } from '../threads/claims.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
-
-const SERVER: UserCtx = { name: null, roles: [ADMIN_ROLE] }
 
 const DAY_MS = 86_400_000
 /** Time from the start of the server to the first pass, in ms: others have more urgent work then. */
@@ -75,7 +72,7 @@ async function compact(database: DatabaseHandle, ending: AbortSignal): Promise<v
     if (type === 'compacted' || type === 'closed') ended.abort()
   })
   try {
-    await database.compact(SERVER)
+    await database.compact(SYSTEM_USER)
     await pause(MAX_COMPACTION_MS, AbortSignal.any([ended.signal, ending]))
   } finally {
     unwatch()

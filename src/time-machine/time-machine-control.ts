@@ -1,6 +1,6 @@
 /** The control commands of the time machine. */
 import { CouchError, ERRORS, type ErrorName } from '../core/errors.ts'
-import type { UserCtx } from '../core/types.ts'
+import { SYSTEM_USER } from '../core/types.ts'
 import type { RewindCounts, VersionChoice } from '../documents/time-machine/time-machine-calls.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import type { RewindLine, Rewinds } from './rewinds.ts'
@@ -62,8 +62,6 @@ export interface TimeMachineControl {
   ): Promise<RewindResult>
 }
 
-/** The command line acts as a server admin: its user can open the data folder. */
-const OPERATOR: UserCtx = { name: null, roles: ['_admin'] }
 const MAX_ROWS = 1000
 
 /** @param rewinds the rewinds of this process */
@@ -76,16 +74,16 @@ export function localTimeMachineControl(
       const handle = await databases.get(database)
       return id === undefined
         ? overwrittenIn(handle, query)
-        : objectOf(await handle.history(OPERATOR, id, query))
+        : objectOf(await handle.history(SYSTEM_USER, id, query))
     },
     readVersion: async ({ database, id, choice }) => {
       const chunks: Uint8Array[] = []
-      for await (const chunk of (await databases.get(database)).version(OPERATOR, id, choice, false))
+      for await (const chunk of (await databases.get(database)).version(SYSTEM_USER, id, choice, false))
         chunks.push(chunk)
       return { text: Buffer.concat(chunks).toString().trim() }
     },
     rewindDatabase: async ({ database, ...request }, onProgress, signal) => {
-      const lines = rewinds.run(OPERATOR, database, request)
+      const lines = rewinds.run(SYSTEM_USER, database, request)
       const rows: RewindLine[] = []
       let documents = 0
       let omitted = 0
@@ -119,7 +117,7 @@ async function overwrittenIn(
   for (let { bookmark } = query; ; ) {
     const from = bookmark === undefined ? {} : { bookmark }
     const request = { ...query, ...from, limit: limit - rows.length }
-    const page = objectOf(await handle.overwritten(OPERATOR, request)) as OverwrittenAnswer
+    const page = objectOf(await handle.overwritten(SYSTEM_USER, request)) as OverwrittenAnswer
     rows.push(...page.rows)
     if (page.bookmark === null || rows.length >= limit) return { ...page, rows }
     bookmark = page.bookmark

@@ -3,14 +3,13 @@
  * Each step first checks whether its result exists, so that a command can be repeated.
  */
 import { dirname } from 'node:path'
-import { SYSTEM_USER } from '../auth/accounts.ts'
 import type { Operator } from '../auth/operator.ts'
 import type { TokenMaker } from '../auth/token-maker.ts'
 import { decodeSendable } from '../core/bytes.ts'
 import { Limiter } from '../core/concurrency.ts'
 import { CouchError } from '../core/errors.ts'
 import { isJsonObject } from '../core/json.ts'
-import type { SecurityList, SecurityObject, UserCtx } from '../core/types.ts'
+import { type SecurityList, type SecurityObject, SYSTEM_USER, type UserCtx } from '../core/types.ts'
 import { databaseRole } from '../documents/security.ts'
 import type { DatabaseHandle, Databases } from '../threads/databases.ts'
 import {

@@ -2,7 +2,7 @@ import { createHash, pbkdf2Sync } from 'node:crypto'
 import { existsSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { ANONYMOUS, isServerAdmin, PARTY_ADMIN, requireServerAdmin } from '../../src/auth/accounts.ts'
+import { ANONYMOUS, isServerAdmin, requireServerAdmin } from '../../src/auth/accounts.ts'
 import {
   adminAccounts,
   deleteAdmin,
@@ -15,6 +15,7 @@ import {
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { hashPassword, isHashed, looksHashed, verifyPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
+import { SYSTEM_USER } from '../../src/core/types.ts'
 import { MemoryRecords } from '../storage/memory/records.ts'
 
 const FAST = '[chttpd_auth]\niterations = 7\n'
@@ -235,7 +236,7 @@ t.test('only the role _admin makes a server admin', (t) => {
     t.notOk(isServerAdmin(user))
     t.throws(() => requireServerAdmin(user), refused)
   }
-  for (const user of [PARTY_ADMIN, { name: 'anna', roles: ['notes', '_admin'] }]) {
+  for (const user of [SYSTEM_USER, { name: 'anna', roles: ['notes', '_admin'] }]) {
     t.ok(isServerAdmin(user))
     t.doesNotThrow(() => requireServerAdmin(user))
   }

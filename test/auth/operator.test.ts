@@ -2,11 +2,11 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { PARTY_ADMIN } from '../../src/auth/accounts.ts'
 import { localOperator } from '../../src/auth/operator.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { settingsOf } from '../../src/config/settings.ts'
+import { SYSTEM_USER } from '../../src/core/types.ts'
 import { openServerDatabases } from '../../src/threads/open-databases.ts'
 import { temporaryFolder } from '../helpers/server.ts'
 
@@ -31,7 +31,7 @@ async function setUp(t: Test, env: NodeJS.ProcessEnv = {}) {
   const isAdminsPassword = (name: string, password: string) =>
     verifyPassword(password, config.get('admins', name) ?? '')
   const user = async (name: string) => {
-    const { json } = await (await databases.get('_users')).open(PARTY_ADMIN, `org.couchdb.user:${name}`, {})
+    const { json } = await (await databases.get('_users')).open(SYSTEM_USER, `org.couchdb.user:${name}`, {})
     return Buffer.from(json as string, 'latin1').toString()
   }
   return { dataDir, config, databases, operator, revoked, isAdminsPassword, user }
@@ -75,7 +75,7 @@ t.test('the password of an account: the rest of the document stays as it was', a
   const text = '{"name":"böb","type":"user","roles":["staff"],"big":9007199254740993,"2":1,"1":2}'
   const { _rev } = JSON.parse(await user('böb'))
   const body = { bytes: Buffer.from(text.replace('{', `{"_rev":"${_rev}",`)) }
-  await (await databases.get('_users')).put(PARTY_ADMIN, 'org.couchdb.user:böb', body, {})
+  await (await databases.get('_users')).put(SYSTEM_USER, 'org.couchdb.user:böb', body, {})
   const outcome = await operator.setPassword({ name: 'böb', password: 'ne"w', create: true })
   t.strictSame(outcome, { kind: 'account', isNew: false, warning: null })
   t.match(await user('böb'), '"big":9007199254740993,"2":1,"1":2')
@@ -121,9 +121,9 @@ t.test('a long list is paged and has only accounts', async (t) => {
   const names = Array.from({ length: 250 }, (_, at) => `user${String(at).padStart(3, '0')}`)
   const docs = names.map((name) => ({ _id: `org.couchdb.user:${name}`, name, type: 'user', roles: [] }))
   const body = { bytes: Buffer.from(JSON.stringify({ docs })) }
-  for await (const _ of (await databases.get('_users')).bulkDocs(PARTY_ADMIN, body));
+  for await (const _ of (await databases.get('_users')).bulkDocs(SYSTEM_USER, body));
   const design = { bytes: Buffer.from('{}') }
-  await (await databases.get('_users')).put(PARTY_ADMIN, '_design/x', design, {})
+  await (await databases.get('_users')).put(SYSTEM_USER, '_design/x', design, {})
   const seen: string[] = []
   let after: string | null = null
   do {

@@ -1,11 +1,11 @@
 /** couch_peruser: a database for each account; protocol.md 11.7, 12.2. */
 import t, { type Test } from 'tap'
-import { SYSTEM_USER } from '../../src/auth/accounts.ts'
 import { PerUserDatabases } from '../../src/auth/peruser.ts'
 import { withoutOwners } from '../../src/auth/policy.ts'
 import { openConfig } from '../../src/config/config.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
+import { SYSTEM_USER } from '../../src/core/types.ts'
 import { readRecord } from '../../src/storage/records.ts'
 import { Claims, claimsOfOne, type Duty } from '../../src/threads/claims.ts'
 import { temporaryFolder } from '../helpers/server.ts'

@@ -1,13 +1,14 @@
 /** The accounts of `_users` on the HTTP thread: found, remembered, and forgotten in time. */
 import { createHash, pbkdf2Sync } from 'node:crypto'
 import t from 'tap'
-import { type Account, type Accounts, SYSTEM_USER, userAccount } from '../../src/auth/accounts.ts'
+import { type Account, type Accounts, userAccount } from '../../src/auth/accounts.ts'
 import { CredentialChecker } from '../../src/auth/credentials.ts'
 import { HashUpgrades } from '../../src/auth/hash-upgrades.ts'
 import { verifyPassword } from '../../src/auth/password.ts'
 import { combinedAccounts, usersAccounts } from '../../src/auth/users.ts'
 import { CouchError } from '../../src/core/errors.ts'
 import { USERS_DATABASE } from '../../src/core/ids.ts'
+import { SYSTEM_USER } from '../../src/core/types.ts'
 import { maxUserIterations } from '../../src/documents/password-hashing.ts'
 import { body } from '../documents/helpers.ts'
 import { memoryDatabases } from './memory-databases.ts'
@@ -150,7 +151,7 @@ t.test('admins and users together', async (t) => {
   const of = (...known: Account[]): Accounts => ({
     find: async (name) => known.find((each) => each.name === name) ?? null,
     decoy: () => 'decoy',
-    isSettled: () => true,
+    isUpToDate: () => true,
     onChange: () => () => {},
   })
   const admins = of(

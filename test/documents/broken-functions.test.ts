@@ -1,6 +1,7 @@
 /** Functions of stored design documents that do not compile, as a move reports them. */
 import t from 'tap'
-import { COPYING_USER, SYSTEM_USER } from '../../src/auth/accounts.ts'
+import { COPYING_USER } from '../../src/auth/accounts.ts'
+import { SYSTEM_USER } from '../../src/core/types.ts'
 import { openValidating } from './hooked-sandbox.ts'
 
 t.test('validate functions first, then views, each with the reason', async (t) => {

@@ -110,7 +110,7 @@ class MemoryEngine implements StorageEngine, TestControls {
         return namesInRange([...this.#shared.databases.keys()].sort(), range, limit)
       },
       count: async () => this.#shared.databases.size,
-      settled: async () => {},
+      whenListed: async () => {},
       create: (name, properties) => this.#create(name, properties),
       delete: (name) => this.#delete(name),
       replace: (name, draft) => this.#replace(name, draft),

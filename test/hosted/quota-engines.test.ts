@@ -38,7 +38,7 @@ async function start(t: Test, engine: string) {
   }
   /** What the account's usage shows, once the last write is measured. */
   const used = async () => {
-    await server.hosted.usage.settle()
+    await server.hosted.usage.measureChanged()
     const { json } = await call('GET', '/_settee/account', ANNA)
     return (json as { usage: { bytes: number } }).usage.bytes
   }

@@ -139,7 +139,7 @@ t.test('what one node writes counts in the allowance on the other', async (t) =>
   await two.hosted.databases.createOwn('b', 'anna')
   one.write('a', 700)
   two.write('b', 200)
-  await Promise.all([one.hosted.usage.settle(), two.hosted.usage.settle()])
+  await Promise.all([one.hosted.usage.measureChanged(), two.hosted.usage.measureChanged()])
   await turn()
   t.match(await two.hosted.policy.allowance('b'), { bytes: { limit: 1000, others: 700, here: 200 } })
   t.match(await one.hosted.policy.allowance('a'), { bytes: { limit: 1000, others: 200, here: 700 } })

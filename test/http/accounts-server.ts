@@ -33,7 +33,7 @@ async function testAccounts(admins: Accounts, names: readonly string[]) {
       return hash === undefined ? admins.find(name) : { name, stored: hash, roles: [], salt: name }
     },
     decoy: () => admins.decoy(),
-    isSettled: () => admins.isSettled(),
+    isUpToDate: () => admins.isUpToDate(),
     onChange: (listener) => {
       listeners.add(listener)
       const forget = admins.onChange(listener)

@@ -60,7 +60,7 @@ export async function startStoredServer(t: Shutdown) {
   const accounts = {
     find: async () => null,
     decoy: () => '',
-    isSettled: () => true,
+    isUpToDate: () => true,
     onChange: () => () => {},
   }
   const credentials = new CredentialChecker(accounts)

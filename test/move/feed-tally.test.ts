@@ -125,7 +125,7 @@ t.test(`${CASES} random moves`, async (t) => {
     for (const { id } of tally.missing) if (random.chance(0.9)) model.copy(id)
     for (const missing of tally.missing) {
       const here = model.here.get(missing.id)
-      tally.settle(
+      tally.recheck(
         missing,
         here,
         missing.leaves.every((leaf) => here?.leaves.includes(leaf)),

@@ -46,7 +46,7 @@ async function rowsOf(store: IndexStore): Promise<string[]> {
     const last = rows.at(-1)
     // A turn ends early on a busy machine.
     if (!more || last === undefined) return found
-    from = Buffer.concat([last.place, Buffer.of(0)])
+    from = Buffer.concat([last.rowKey, Buffer.of(0)])
   }
 }
 

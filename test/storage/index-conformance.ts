@@ -13,9 +13,9 @@ import type {
   IndexRow,
   IndexStore,
   IndexStores,
-  PlaceRange,
+  KeyRange,
 } from '../../src/storage/index-store.ts'
-import { idOfRow, MAX_COUNTED_PLACES, placeAfter, placeBefore } from '../../src/storage/index-store.ts'
+import { idOfRow, keyAfter, keyBefore, MAX_COUNTED_KEYS } from '../../src/storage/index-store.ts'
 import { FaultHook } from './conformance/fault-hook.ts'
 
 /** The index stores of one database. */
@@ -71,7 +71,7 @@ const countOf = async (store: IndexStore) => (await store.counts(0, [])).total
 
 async function all(
   store: IndexStore,
-  range: PlaceRange & { readonly descending?: boolean } = {},
+  range: KeyRange & { readonly descending?: boolean } = {},
   index = 0,
 ): Promise<string[][]> {
   const rows: IndexRow[] = []
@@ -82,8 +82,8 @@ async function all(
     const last = page.rows.at(-1)
     if (!page.more || last === undefined) return rows.map((row) => [idOfRow(row), row.keyText, row.valueText])
     rest = range.descending
-      ? { ...rest, to: last.place }
-      : { ...rest, from: Buffer.concat([last.place, Buffer.of(0)]) }
+      ? { ...rest, to: last.rowKey }
+      : { ...rest, from: Buffer.concat([last.rowKey, Buffer.of(0)]) }
   }
 }
 
@@ -109,9 +109,9 @@ async function checkAll(t: Tap, store: IndexStore, model: ReadonlyMap<string, In
   )
   t.equal(await countOf(store), expected.length)
   for (const count of [0, 1, expected.length >> 1, expected.length - 1, expected.length]) {
-    const place = count < 0 ? null : (await store.placeAt(0, count)).place
-    t.equal(place === null, count < 0 || count >= expected.length)
-    if (place !== null) t.strictSame((await store.counts(0, [place])).before, [count])
+    const rowKey = count < 0 ? null : (await store.rowKeyAt(0, count)).rowKey
+    t.equal(rowKey === null, count < 0 || count >= expected.length)
+    if (rowKey !== null) t.strictSame((await store.counts(0, [rowKey])).before, [count])
   }
 }
 
@@ -151,8 +151,8 @@ const CASES: IndexCases = {
     ])
     t.strictSame(await all(store, {}, 1), [['a', '1', 'null']])
     const five = entry(5, 0).key
-    t.strictSame(await all(store, { from: placeBefore(five, 'b'), to: placeAfter(five) }), [['b', '5', '4']])
-    t.strictSame(await all(store, { from: placeBefore(five), to: placeAfter(five, 'a') }), [
+    t.strictSame(await all(store, { from: keyBefore(five, 'b'), to: keyAfter(five) }), [['b', '5', '4']])
+    t.strictSame(await all(store, { from: keyBefore(five), to: keyAfter(five, 'a') }), [
       ['a', '5', '1'],
       ['a', '5', '2'],
     ])
@@ -191,7 +191,7 @@ const CASES: IndexCases = {
     t.strictSame(await all(store), expected)
     for (const id of ids) {
       const { key } = entry(1, 0)
-      const own = await all(store, { from: placeBefore(key, id), to: placeAfter(key, id) })
+      const own = await all(store, { from: keyBefore(key, id), to: keyAfter(key, id) })
       t.strictSame(
         own.map(([each]) => each),
         [id, id],
@@ -242,7 +242,7 @@ const CASES: IndexCases = {
     await put([3, 30, 60], 2, 5)
     await checkAll(t, store, model)
     const { key } = long(595)
-    const rows = await all(store, { from: placeBefore(key), to: placeAfter(key) })
+    const rows = await all(store, { from: keyBefore(key), to: keyAfter(key) })
     t.strictSame(
       rows,
       listed(model).filter(([, text]) => text === '595'),
@@ -340,28 +340,27 @@ const CASES: IndexCases = {
     stores.close()
   },
 
-  'parts cover a range, and a stretch keeps its reduction until a row changes': async (t, engine) => {
+  'buckets cover a range, and one keeps its reduction until a row changes': async (t, engine) => {
     const { stores, store } = await open(await engine.create(t))
     const docs = Array.from({ length: 2000 }, (_, n) => docOf(String(n).padStart(5, '0'), [[n, n]]))
     await update(store, docs, 1)
-    const valuesOf = async (range: PlaceRange) =>
-      (await all(store, range)).map(([, , value]) => Number(value))
-    const from = placeBefore(entry(100, 0).key)
-    const to = placeAfter(entry(1700, 0).key)
+    const valuesOf = async (range: KeyRange) => (await all(store, range)).map(([, , value]) => Number(value))
+    const from = keyBefore(entry(100, 0).key)
+    const to = keyAfter(entry(1700, 0).key)
     const numbers = Array.from({ length: 1601 }, (_, n) => n + 100)
-    const { parts, more } = await store.parts(0, { from, to }, 1000)
+    const { ranges, more } = await store.reducedRanges(0, { from, to }, 1000)
     t.equal(more, false)
     const read: number[] = []
-    for (const { range } of parts) read.push(...(await valuesOf(range)))
+    for (const { range } of ranges) read.push(...(await valuesOf(range)))
     t.strictSame(read, numbers)
-    const whole = parts.filter(({ stretch }) => stretch !== null)
-    t.ok(whole.length >= 2 && whole.length >= parts.length - 2, `${whole.length} of ${parts.length}`)
+    const whole = ranges.filter(({ bucket }) => bucket !== null)
+    t.ok(whole.length >= 2 && whole.length >= ranges.length - 2, `${whole.length} of ${ranges.length}`)
     const paged: number[] = []
-    let rest: PlaceRange = { from, to }
+    let rest: KeyRange = { from, to }
     for (;;) {
-      const page = await store.parts(0, rest, 2)
-      for (const { range } of page.parts) paged.push(...(await valuesOf(range)))
-      const end = page.parts.at(-1)?.range.to
+      const page = await store.reducedRanges(0, rest, 2)
+      for (const { range } of page.ranges) paged.push(...(await valuesOf(range)))
+      const end = page.ranges.at(-1)?.range.to
       if (!page.more || end === undefined) break
       rest = { from: end, to }
     }
@@ -369,17 +368,19 @@ const CASES: IndexCases = {
     const [first, second] = whole as [(typeof whole)[0], (typeof whole)[0]]
     const { version } = await store.status()
     await store.keepReductions(0, version, [
-      { stretch: first.stretch as Uint8Array, reduction: '1' },
-      { stretch: second.stretch as Uint8Array, reduction: '"\\u0000"' },
+      { bucket: first.bucket as Uint8Array, reduction: '1' },
+      { bucket: second.bucket as Uint8Array, reduction: '"\\u0000"' },
     ])
     const kept = async () =>
-      (await store.parts(0, {}, 1000)).parts.map(({ reduction }) => reduction).filter((text) => text !== null)
+      (await store.reducedRanges(0, {}, 1000)).ranges
+        .map(({ reduction }) => reduction)
+        .filter((text) => text !== null)
     t.strictSame(await kept(), ['1', '"\\u0000"'])
     t.equal((await store.status()).version, version, 'the rows are the same as before')
     const [inFirst] = (await valuesOf(first.range)) as [number]
     await update(store, [docOf(String(inFirst).padStart(5, '0'), [[inFirst, 'changed']])], 2)
-    t.strictSame(await kept(), ['"\\u0000"'], 'the reduction of the changed stretch is gone')
-    const late = { stretch: first.stretch as Uint8Array, reduction: 'late' }
+    t.strictSame(await kept(), ['"\\u0000"'], 'the reduction of the changed bucket is gone')
+    const late = { bucket: first.bucket as Uint8Array, reduction: 'late' }
     await store.keepReductions(0, version, [late])
     t.strictSame(await kept(), ['"\\u0000"'], 'a reduction of earlier rows is not kept')
     t.equal(await store.clear(version), false)
@@ -403,8 +404,8 @@ const CASES: IndexCases = {
     t.same(await store.counts(0, []), { total: 1, before: [], position: at(5), version })
     t.equal((await store.read(0, {}, 1)).version, version)
     t.equal((await store.readValues(0, {})).version, version)
-    t.equal((await store.placeAt(0, 0)).version, version)
-    t.equal((await store.parts(0, {}, 1)).version, version)
+    t.equal((await store.rowKeyAt(0, 0)).version, version)
+    t.equal((await store.reducedRanges(0, {}, 1)).version, version)
     const step = { from: version, position: at(6), more: true }
     const next = (await store.update([docOf('a', [[3, 3]])], step)) as number
     t.equal((await store.status()).isUpdatedElsewhere, false, 'the update is its own')
@@ -465,12 +466,12 @@ const CASES: IndexCases = {
     for (const { stores } of opened) stores.close()
   },
 
-  'counts of many rows, in several blocks of stretches, however rows come and go': async (t, engine) => {
+  'counts of many rows, in several superbuckets, however rows come and go': async (t, engine) => {
     const { stores, store } = await open(await engine.create(t))
     t.teardown(() => stores.close())
     const { many } = engine
     const order = shuffled(many)
-    const place = (n: number) => placeBefore(entry(n, 0).key)
+    const rowKey = (n: number) => keyBefore(entry(n, 0).key)
     let seq = 0
     const write = async (ids: readonly number[], isThere: boolean) => {
       for (let from = 0; from < ids.length; from += 5000) {
@@ -481,16 +482,16 @@ const CASES: IndexCases = {
     }
     const check = async (there: ReadonlySet<number>, says: string) => {
       const sorted = [...there].sort((a, b) => a - b)
-      const places = Array.from({ length: MAX_COUNTED_PLACES }, (_, n) =>
-        Math.floor((n * many) / MAX_COUNTED_PLACES),
+      const rowKeys = Array.from({ length: MAX_COUNTED_KEYS }, (_, n) =>
+        Math.floor((n * many) / MAX_COUNTED_KEYS),
       )
-      const { total, before } = await store.counts(0, places.map(place))
+      const { total, before } = await store.counts(0, rowKeys.map(rowKey))
       t.equal(total, sorted.length, says)
-      for (const [at, n] of places.entries()) {
+      for (const [at, n] of rowKeys.entries()) {
         const found = sorted.findIndex((each) => each >= n)
         if (before[at] !== (found === -1 ? sorted.length : found)) t.fail(`${says}: rows before ${n}`)
         const row = sorted[n] === undefined ? null : entry(sorted[n] as number, 0).key
-        const { place: here } = await store.placeAt(0, n)
+        const { rowKey: here } = await store.rowKeyAt(0, n)
         const isRight =
           row === null ? here === null : here !== null && Buffer.from(here).subarray(0, 4).equals(row)
         if (!isRight) t.fail(`${says}: row ${n}`)
@@ -521,7 +522,7 @@ const CASES: IndexCases = {
     const database = await engine.create(t, hook.onOperation)
     const { stores, store } = await open(database)
     const model = new Map<string, IndexedDoc>()
-    // Stretches are split and joined on the way.
+    // Buckets are split and joined on the way.
     await update(
       store,
       Array.from({ length: 1000 }, (_, n) => docOf(`doc${n}`, [[n, n]])),
@@ -537,8 +538,8 @@ const CASES: IndexCases = {
       hook.arm(failAt, false)
       try {
         await update(store, docs, seq)
-        const { parts, version } = await store.parts(0, {}, 3)
-        const whole = parts.flatMap(({ stretch }) => (stretch === null ? [] : [{ stretch, reduction: '1' }]))
+        const { ranges, version } = await store.reducedRanges(0, {}, 3)
+        const whole = ranges.flatMap(({ bucket }) => (bucket === null ? [] : [{ bucket, reduction: '1' }]))
         await store.keepReductions(0, version, whole)
       } catch (error) {
         t.match((error as Error).message, /./)

@@ -3,7 +3,7 @@ import basicAuth from '@fastify/basic-auth'
 import { parseCookie } from 'cookie'
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import fp from 'fastify-plugin'
-import { type Account, ANONYMOUS, isAnonymous, PARTY_ADMIN } from '../../auth/accounts.ts'
+import { type Account, ANONYMOUS, isAnonymous } from '../../auth/accounts.ts'
 import { isOpen } from '../../auth/admins.ts'
 import { readProxyAuth } from '../../auth/credentials.ts'
 import { JwtVerifier } from '../../auth/jwt.ts'
@@ -13,7 +13,7 @@ import type { Config } from '../../config/config.ts'
 import { DEFAULT_HANDLERS, type HandlerName, parseHandlers } from '../../config/value-rules.ts'
 import { CouchError } from '../../core/errors.ts'
 import { networkOf } from '../../core/network.ts'
-import type { UserCtx } from '../../core/types.ts'
+import { SYSTEM_USER, type UserCtx } from '../../core/types.ts'
 import { clearSession, setSession } from '../session-cookie.ts'
 import { Connection, type ConnectionLogin, isFromProxy } from '../transport/connection.ts'
 
@@ -109,7 +109,7 @@ export function authenticate(request: FastifyRequest, reply: FastifyReply): Prom
   request.identity = NO_IDENTITY
   if (credentials === 'ignored' && checksCredentials?.(request) !== true) return undefined
   if (isOpen(config)) {
-    request.user = PARTY_ADMIN
+    request.user = SYSTEM_USER
     return undefined
   }
   return askHandlers(request, reply, server.handlers())
@@ -119,7 +119,7 @@ export function authenticate(request: FastifyRequest, reply: FastifyReply): Prom
 export function noteCaller(request: FastifyRequest): void {
   const { server, identity, raw, headers } = request
   if (request.routeOptions.config.credentials !== 'ignored')
-    server.turns.settle(raw, !isAnonymous(request.user))
+    server.turns.noteAccount(raw, !isAnonymous(request.user))
   // For the list of the account's tokens.
   if (identity.token !== null)
     server.services.tokens.noteUse(identity.token, headers['user-agent'], request.address)
@@ -265,7 +265,7 @@ function repeatsLogin(request: FastifyRequest): boolean {
   if (!login || login.authorization !== authorization || login.cookie !== cookie) return false
   const { revocations, services } = request.server
   const isOver = login.revocations !== revocations.count || request.credentialsCheckedAt >= login.until
-  if (isOver || request.isReauthentication || !services.accounts.isSettled() || !login.isCurrent())
+  if (isOver || request.isReauthentication || !services.accounts.isUpToDate() || !login.isCurrent())
     return false
   const { user, identity, session } = login.caller
   request.user = user

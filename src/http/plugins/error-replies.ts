@@ -48,7 +48,7 @@ async function answerError(thrown: unknown, request: FastifyRequest, reply: Fast
   logFailure(error, request)
   if (error.status === 401) {
     setChallenge(request, reply)
-    request.server.turns.settle(request.raw, false)
+    request.server.turns.noteAccount(request.raw, false)
   }
   if (error.code === 'store_unavailable') reply.header('Retry-After', RETRY_S)
   const payload = errorBody(error)

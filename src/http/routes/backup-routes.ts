@@ -1,12 +1,12 @@
 /** Backups of the whole server, restores, and sizes of databases; docs/settee-api.md, docs/operating.md. */
 
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { SYSTEM_USER } from '../../auth/accounts.ts'
 import { summaryOf } from '../../backup/backup-folder.ts'
 import { isBackupId } from '../../backup/backup-format.ts'
 import type { Backups, BackupTask } from '../../backup/backups.ts'
 import { backupsFolder, localRestoreControl } from '../../backup/restore.ts'
 import { CouchError } from '../../core/errors.ts'
+import { SYSTEM_USER } from '../../core/types.ts'
 import { databaseOf } from '../plugins/access-rules.ts'
 import { sendJson } from '../replies.ts'
 import { pathParam } from '../request-params.ts'

@@ -1,8 +1,8 @@
 /** The databases as a person wants to see them: a paged list, one of them, its growth, its conflicts; docs/settee-api.md. */
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { ANONYMOUS, isServerAdmin, SYSTEM_USER } from '../../auth/accounts.ts'
+import { ANONYMOUS, isServerAdmin } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
-import type { SecurityList, SecurityObject } from '../../core/types.ts'
+import { type SecurityList, type SecurityObject, SYSTEM_USER } from '../../core/types.ts'
 import { databaseRole } from '../../documents/security.ts'
 import type { NameRange } from '../../storage/catalog.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'

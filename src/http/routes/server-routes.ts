@@ -1,8 +1,8 @@
 /** Calls about the server as a whole; protocol.md 4.4 and 15. */
 import { createHash } from 'node:crypto'
 import type { FastifyReply, FastifyRequest } from 'fastify'
-import { SYSTEM_USER } from '../../auth/accounts.ts'
 import { CouchError } from '../../core/errors.ts'
+import { SYSTEM_USER } from '../../core/types.ts'
 import { type NameRange, namesInRange } from '../../storage/catalog.ts'
 import type { DatabaseHandle } from '../../threads/databases.ts'
 import { COUCHDB_VERSION } from '../plugins/couch-headers.ts'

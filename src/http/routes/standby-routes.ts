@@ -58,7 +58,10 @@ async function state(request: FastifyRequest, reply: FastifyReply): Promise<Fast
     first: primary,
     lag: lagSeconds,
     max_lag: config.integer('settee', 'standby_max_lag'),
-    ...{ databases, waiting, refused, reason },
+    databases,
+    waiting,
+    refused,
+    reason,
     failures: failures.map(({ database, reason }) => ({ database, reason })),
     followers: followers.map(({ address, lastSeen }) => ({
       address,

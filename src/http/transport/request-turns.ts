@@ -14,21 +14,21 @@ import { errorBody } from './raw-answer.ts'
 import { RequestGate } from './request-gate.ts'
 import type { TokenBucket } from './token-bucket.ts'
 
-/** Requests of a network that are served in one turn: while no other network sends any, and while one does. */
-const ALONE = 64
-const AMONG_OTHERS = 8
+/** The maximum number of requests of a network in one turn: while no other network sends any, and while one does. */
+const MAX_PER_TURN_OF_SOLE_NETWORK = 64
+const MAX_PER_TURN_OF_NETWORK = 8
 /** How long another network counts as active after a request, in milliseconds. */
 const OTHERS_MS = 1000
-/** Requests of one connection served in one turn; in a crowded network, one without an account has one. */
-const OF_A_CONNECTION = 4
+/** The maximum number of requests of one connection in one turn; in a crowded network, 1 without an account. */
+const MAX_PER_TURN_OF_CONNECTION = 4
 /** The same for connections that carry many requests at once by design: HTTP/2, and a proxy's. */
-const OF_A_SHARED_CONNECTION = 16
-/** Pipelined requests of one connection that may be under way. */
-const PIPELINED = 16
+const MAX_PER_TURN_OF_SHARED_CONNECTION = 16
+/** The maximum number of pipelined requests of one connection that are under way. */
+const MAX_PIPELINED = 16
 /** A network is crowded once more of its requests wait, until none does, and while it owes tokens. */
 const CROWDED_ABOVE = 32
-/** Requests of a shared connection, or of a proxy's client, that may wait in any case. */
-const MAY_WAIT = 8
+/** Requests of a shared connection, or of a proxy's client, that may wait although its network has {@link MAX_WAITING}. */
+const MIN_WAITING_ALLOWED = 8
 /** Waiting requests of a network, with or without an account, above which further ones of those are refused. */
 const MAX_WAITING = 1000
 /** How long a turn may serve requests that have waited, in milliseconds. */
@@ -96,7 +96,7 @@ export class RequestTurns {
     }
     const { length } = queue.waiting
     if (length === 0 && this.#mayServe(queue, request)) this.#serveNow(queue, request, response)
-    else if (queue.isShared && length >= MAY_WAIT && network.waitingLike(queue) >= MAX_WAITING)
+    else if (queue.isShared && length >= MIN_WAITING_ALLOWED && network.waitingLike(queue) >= MAX_WAITING)
       refuse(response)
     else this.#wait(queue, request, response)
     this.#updateCrowd(network)
@@ -106,7 +106,7 @@ export class RequestTurns {
    * Notes whether the request has an account. If so it costs no token, nor do the next ones of its connection.
    * @param request a request that is being served
    */
-  settle(request: IncomingMessage, hasAccount: boolean): void {
+  noteAccount(request: IncomingMessage, hasAccount: boolean): void {
     const pending = request as PendingRequest
     const queue = pending[QUEUE] ?? Connection.of(request.socket)?.queue
     if (queue === undefined || queue === null) return
@@ -157,7 +157,7 @@ export class RequestTurns {
   #mayServe(queue: RequestQueue, request: PendingRequest): boolean {
     const { network, connection } = queue
     if (!this.#hasTurn(queue)) return false
-    if (!queue.isShared && connection!.requests - queue.waiting.length > PIPELINED) return false
+    if (!queue.isShared && connection!.requests - queue.waiting.length > MAX_PIPELINED) return false
     if (queue.hasAccount) return true
     const mayClaim = showsCredentials(request) || (queue.isNew && connection !== null)
     const bucket = mayClaim ? network.claims : network.anonymous
@@ -178,9 +178,13 @@ export class RequestTurns {
       network.turn = turn
       network.served = 0
     }
-    if (network.served >= (this.#now < this.#othersUntil ? AMONG_OTHERS : ALONE)) return false
+    if (
+      network.served >=
+      (this.#now < this.#othersUntil ? MAX_PER_TURN_OF_NETWORK : MAX_PER_TURN_OF_SOLE_NETWORK)
+    )
+      return false
     if (network.isCrowded && queue.connection !== null && !queue.hasAccount) return queue.served < 1
-    return queue.served < (queue.isShared ? OF_A_SHARED_CONNECTION : OF_A_CONNECTION)
+    return queue.served < (queue.isShared ? MAX_PER_TURN_OF_SHARED_CONNECTION : MAX_PER_TURN_OF_CONNECTION)
   }
 
   #serveNow(queue: RequestQueue, request: IncomingMessage, response: ServerResponse): void {
@@ -251,13 +255,13 @@ export class RequestTurns {
   /** @returns whether more requests can be served in the next turn */
   #drain(): boolean {
     const until = performance.now() + DRAIN_MS
-    let mayGoOn = false
+    let hasMore = false
     for (const queue of [...this.#queues]) {
       const served = this.#drainQueue(queue)
-      if (served > 0 || !this.#hasTurn(queue)) mayGoOn = true
+      if (served > 0 || !this.#hasTurn(queue)) hasMore = true
       if (served > 0 && performance.now() > until) return true
     }
-    return mayGoOn
+    return hasMore
   }
 
   /** @returns how many requests were served */

@@ -160,14 +160,14 @@ class CertificateWatch {
     }
   }
 
-  /** The two files are replaced one after the other, so changes are loaded once they have settled. */
+  /** The two files are replaced one after the other, so a change is loaded once they no longer change. */
   async #check(): Promise<void> {
     if (this.#isChecking) return
     this.#isChecking = true
     const now = await tlsFilesState(this.#app.services.config)
-    const isSettled = now === this.#seen
+    const isUnchanged = now === this.#seen
     this.#seen = now
-    if (isSettled && now !== this.#loaded) {
+    if (isUnchanged && now !== this.#loaded) {
       this.#loaded = now
       await this.load()
     }

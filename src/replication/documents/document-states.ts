@@ -1,8 +1,9 @@
 /** Writes the states of replications into their documents; update_rep_doc in couch_replicator_docs. */
-import { SYSTEM_USER } from '../../auth/accounts.ts'
+
 import { findDatabase } from '../../auth/users.ts'
 import { decodeSendable } from '../../core/bytes.ts'
 import { CouchError } from '../../core/errors.ts'
+import { SYSTEM_USER } from '../../core/types.ts'
 import { splitMembers } from '../../documents/body.ts'
 import type { Databases } from '../../threads/databases.ts'
 import type { ReplicatorDocument } from '../jobs/job.ts'

@@ -1,10 +1,11 @@
 /** Follows the databases named `_replicator` or `x/_replicator`, and reports each change of their documents. */
-import { SYSTEM_USER } from '../../auth/accounts.ts'
+
 import { findDatabase, PLAIN_FEED } from '../../auth/users.ts'
 import type { ChangesOptions } from '../../changes/rows.ts'
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import { holdsReplications } from '../../core/ids.ts'
+import { SYSTEM_USER } from '../../core/types.ts'
 import type { DatabaseHandle, Databases } from '../../threads/databases.ts'
 
 /** The members of a document, with `_id` and `_rev`. */

@@ -1,9 +1,10 @@
 /** Documents of `_replicator` as `_scheduler/docs` shows them; protocol.md 14.4. */
-import { SYSTEM_USER } from '../../auth/accounts.ts'
+
 import { decodeSendable } from '../../core/bytes.ts'
 import { CouchError } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import { isJsonObject } from '../../core/json.ts'
+import { SYSTEM_USER } from '../../core/types.ts'
 import type { Databases } from '../../threads/databases.ts'
 import type { ReplicationJob, ReplicatorDocument } from '../jobs/job.ts'
 import { progressInfo, timestamp } from '../jobs/job-info.ts'

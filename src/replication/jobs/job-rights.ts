@@ -1,11 +1,11 @@
 /** With whose rights a replication runs. They are looked up at each run, so a job ends with the rights of its user. */
-import { type Accounts, ADMIN_ROLE, isServerAdmin, PARTY_ADMIN } from '../../auth/accounts.ts'
+import { type Accounts, ADMIN_ROLE, isServerAdmin } from '../../auth/accounts.ts'
 import { isOpen } from '../../auth/admins.ts'
 import { userOfToken } from '../../auth/token-record.ts'
 import type { Tokens } from '../../auth/tokens.ts'
 import type { Config } from '../../config/config.ts'
 import { CouchError } from '../../core/errors.ts'
-import type { UserCtx } from '../../core/types.ts'
+import { SYSTEM_USER, type UserCtx } from '../../core/types.ts'
 import type { GivenUser } from '../requests/replication-document.ts'
 
 /** A user as the owner of a job. */
@@ -92,7 +92,7 @@ async function accountOf({ accounts }: RightsSources, name: string): Promise<Use
 
 function nobody(config: Config): JobOwner {
   const rights = async () => {
-    if (isOpen(config)) return PARTY_ADMIN
+    if (isOpen(config)) return SYSTEM_USER
     throw lost('The replication was started before the server had an admin.')
   }
   return { name: null, rights }

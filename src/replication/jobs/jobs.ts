@@ -117,7 +117,9 @@ export class Jobs {
       options: request.options,
       checkpointId: checkpointIdOf(id),
       intake: new Intake({
-        ...{ config, files, user },
+        config,
+        files,
+        user,
         isLocal: source.type === 'local',
         ...(target.type === 'local' && { allowance: async () => policy.allowance(target.name) }),
       }),

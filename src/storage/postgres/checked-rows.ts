@@ -68,12 +68,21 @@ function tableOf({ table, key, bytes, columns, ...rest }: TableParts): CheckedTa
 const REVISION_COLUMNS =
   'k.deleted, k.attachments, k.ancestry, k.body, k.content_checksum, k.ancestry_checksum'
 type RevisionRow = readonly [
-  ...[id: string, rev: string, deleted: boolean, attachments: string | null, ancestry: Buffer | null],
-  ...[body: string, content: number | null, ancestrySum: number | null],
+  id: string,
+  rev: string,
+  deleted: boolean,
+  attachments: string | null,
+  ancestry: Buffer | null,
+  body: string,
+  content: number | null,
+  ancestrySum: number | null,
 ]
 type DocRow = readonly [
   ...RevisionRow,
-  ...[seq: number, leaves: number, checksum: number | null, otherLeaves: number],
+  seq: number,
+  leaves: number,
+  checksum: number | null,
+  otherLeaves: number,
 ]
 
 const BODY = 'octet_length(k.body)'

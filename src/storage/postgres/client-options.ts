@@ -16,7 +16,10 @@ export const APPLICATION = 'settee'
 export function clientOptions(address: StoreAddress, env: NodeJS.ProcessEnv = process.env): pg.ClientConfig {
   const { host, port, user, database, tls } = address
   return {
-    ...{ host, port, user, database },
+    host,
+    port,
+    user,
+    database,
     password: () => readPassword(address, env),
     // Else pg takes PGSSLMODE.
     ssl: tls === null ? false : tlsOptions(tls),

@@ -63,7 +63,9 @@ export class DocumentCommits {
   update<R, N>(updates: readonly DocUpdate<R, N>[]): Promise<Outcome<R, N>[]> {
     return this.#add(
       updates.map((update) => ({
-        ...{ id: update.id, bytes: update.bytes, readSet: update.readSet },
+        id: update.id,
+        bytes: update.bytes,
+        readSet: update.readSet,
         decide: (doc: LoadedDocument | null, view: StoreView) => updateVerdict(update.decide(doc, view)),
       })),
     )
@@ -73,7 +75,10 @@ export class DocumentCommits {
   purge<R>(updates: readonly PurgeUpdate<R>[]): Promise<Outcome<R>[]> {
     return this.#add(
       updates.map((update) => ({
-        ...{ id: update.id, bytes: PURGE_BYTES, readSet: update.readSet, salvages: update.salvages },
+        id: update.id,
+        bytes: PURGE_BYTES,
+        readSet: update.readSet,
+        salvages: update.salvages,
         decide: (doc: LoadedDocument | null, view: StoreView) => {
           const { result, write } = update.decide(doc, view)
           const verdict = doc === null || write === undefined ? null : ({ kind: 'purge', write } as const)

@@ -316,7 +316,14 @@ function pageOf(source: Source, shape: Shape): string {
   if (page === undefined) return ''
   const { order, bound } = page
   const wanted = [
-    ...['id', 'rev', 'deleted', 'seq', 'version', 'first_seq', 'leaves', 'checksum'],
+    'id',
+    'rev',
+    'deleted',
+    'seq',
+    'version',
+    'first_seq',
+    'leaves',
+    'checksum',
     ...(shape.content === 'body' ? ['body'] : []),
     ...(shape.content !== null || shape.versions ? ['attachments', 'content_checksum'] : []),
     ...(shape.ancestry !== null || shape.leaves ? ['ancestry', 'ancestry_checksum'] : []),

@@ -46,8 +46,10 @@ export class FeedPoints {
   async remember(points: readonly RememberedPoint[]): Promise<void> {
     for (let at = 0; at < points.length; at += POINTS) {
       const some = points.slice(at, at + POINTS).map((point) => ({
-        ...{ family: storedText(point.family), total: point.total },
-        ...{ parts: JSON.stringify(point.parts), seq: point.seq },
+        family: storedText(point.family),
+        total: point.total,
+        parts: JSON.stringify(point.parts),
+        seq: point.seq,
       }))
       await this.#add(some)
     }
@@ -145,7 +147,11 @@ class PointsWrite implements PlannedWrite {
       name: 'write_points',
       text: 'SELECT write_points($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
       values: [
-        ...[db, settingsVersion, opener, token, now],
+        db,
+        settingsVersion,
+        opener,
+        token,
+        now,
         ...keys(this.#added),
         numberArray(this.#added.map(({ seq }) => seq)),
         ...keys(this.#forgotten),

@@ -157,7 +157,9 @@ export class GroupWrite implements PlannedWrite {
     const ancestry = encodeAncestry(revision.ancestry ?? [])
     this.#external += size - (old?.writeFacts?.size ?? 0)
     this.#leaf += rowBytes({
-      ...{ key: keyBytes(id, rev), ancestry: ancestry.length, body: Buffer.byteLength(stored) },
+      key: keyBytes(id, rev),
+      ancestry: ancestry.length,
+      body: Buffer.byteLength(stored),
     })
     if (old?.writeFacts !== undefined) {
       const { ancestryBytes, bodyBytes } = old.writeFacts
@@ -166,7 +168,12 @@ export class GroupWrite implements PlannedWrite {
       this.#superseded += superseded
     }
     this.#plain.push({
-      ...{ id, old, place, revision, body: stored, size },
+      id,
+      old,
+      place,
+      revision,
+      body: stored,
+      size,
       attachments: this.#contents.name(docId, rev, attachments),
       ancestry,
       checksums: [
@@ -190,18 +197,21 @@ export class GroupWrite implements PlannedWrite {
       text: `SELECT store_doc(${firstValues(DOC_VALUES)})`,
       values: [
         ...headOf(context),
-        ...[this.#docs, this.#deleted, this.#external, this.#leaf, this.#superseded, this.#designs],
-        ...[
-          id,
-          old?.version ?? 0,
-          old?.seq ?? 0,
-          storedText(revision.rev),
-          revision.deleted,
-          size,
-          ancestry,
-          body,
-          ...checksums,
-        ],
+        this.#docs,
+        this.#deleted,
+        this.#external,
+        this.#leaf,
+        this.#superseded,
+        this.#designs,
+        id,
+        old?.version ?? 0,
+        old?.seq ?? 0,
+        storedText(revision.rev),
+        revision.deleted,
+        size,
+        ancestry,
+        body,
+        ...checksums,
       ],
     }
   }
@@ -216,8 +226,17 @@ export class GroupWrite implements PlannedWrite {
       ...COMMIT_GROUP,
       values: [
         ...headOf(context),
-        ...[docCount, deletedCount, this.#seqs, this.#docs, this.#deleted],
-        ...[this.#external, this.#leaf, this.#superseded, this.#designs, created, plain.length - created],
+        docCount,
+        deletedCount,
+        this.#seqs,
+        this.#docs,
+        this.#deleted,
+        this.#external,
+        this.#leaf,
+        this.#superseded,
+        this.#designs,
+        created,
+        plain.length - created,
         textArray(plain.map(({ id }) => id)),
         numberArray(plain.map(({ old }) => old?.version ?? 0)),
         numberArray(plain.map(({ place }) => place)),
@@ -227,7 +246,9 @@ export class GroupWrite implements PlannedWrite {
         textArray(plain.map(({ attachments }) => attachments)),
         bytesArray(plain.map(({ ancestry }) => ancestry)),
         textArray(plain.map(({ body }) => body)),
-        ...[numberArray(this.#left), json, textArray(bodies)],
+        numberArray(this.#left),
+        json,
+        textArray(bodies),
         ...contents,
         ...CHECKSUM_PLACES.map((at) => numberArray(plain.map(({ checksums }) => checksums[at]))),
         ...sums,
@@ -301,7 +322,11 @@ class BranchedWrites {
     const id = storedText(docId)
     const encoded = ancestry === null ? null : encodeAncestry(ancestry)
     const row = {
-      ...{ id, rev: storedText(rev), deleted, n: this.#revisions.length, leaf: ancestry !== null },
+      id,
+      rev: storedText(rev),
+      deleted,
+      n: this.#revisions.length,
+      leaf: ancestry !== null,
       ancestry: encoded === null ? null : Buffer.from(encoded).toString('base64'),
       ancestry_checksum: encoded === null ? null : ancestryChecksum(encoded, rev, deleted),
     }
@@ -318,7 +343,10 @@ class BranchedWrites {
     const attachments = contents.name(docId, rev, content.attachments)
     const counted = { body: content.body, attachments: content.attachments.length }
     this.#revisions.push({
-      ...{ ...row, size: sizeOf(content), attachments, body: this.#bodies.length },
+      ...row,
+      size: sizeOf(content),
+      attachments,
+      body: this.#bodies.length,
       content_checksum: contentSum(docId, rev, deleted, counted),
     })
   }
@@ -349,8 +377,12 @@ class BranchedWrites {
       [...revs].map((rev) => ({ id, rev: storedText(rev) })),
     )
     const lists = {
-      ...{ docs: this.#docs, revisions: this.#revisions, removed: this.#removed },
-      ...{ forgotten: this.#forgotten, purges: this.#purges, touched },
+      docs: this.#docs,
+      revisions: this.#revisions,
+      removed: this.#removed,
+      forgotten: this.#forgotten,
+      purges: this.#purges,
+      touched,
       named: Object.fromEntries(this.#named),
     }
     return { json: isEmpty ? null : JSON.stringify(lists), bodies: this.#bodies }
@@ -391,7 +423,8 @@ class NamedContents {
   parameters(): { readonly contents: unknown[]; readonly sums: unknown[] } {
     const chunks = this.#made.flatMap(({ bytes }, n) =>
       Array.from({ length: Math.ceil(bytes.length / CHUNK_BYTES) }, (_, position) => ({
-        ...{ of: n + 1, position },
+        of: n + 1,
+        position,
         data: bytes.subarray(position * CHUNK_BYTES, (position + 1) * CHUNK_BYTES),
       })),
     )

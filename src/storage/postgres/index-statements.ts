@@ -37,7 +37,7 @@ export const COUNTS: Statement = {
   text: 'SELECT version, seq, epoch, purge_seq, total, before FROM index_counts($1, $2, $3, $4, $5)',
 }
 
-export const PLACE_AT: Statement = {
+export const ROW_KEY_AT: Statement = {
   name: 'index_place_at',
   text: 'SELECT version, head, tail FROM index_place_at($1, $2, $3, $4)',
 }
@@ -76,8 +76,8 @@ function rowsStatement(name: string, direction: 'ASC' | 'DESC'): Statement {
 export const ROWS_UP = rowsStatement('index_rows_up', 'ASC')
 export const ROWS_DOWN = rowsStatement('index_rows_down', 'DESC')
 
-/** The stretches of a range, and one more, from the one that has the range's first place. */
-export const PARTS: Statement = {
+/** The buckets of a range, and one more, from the one that has the range's first row key. */
+export const REDUCED_RANGES: Statement = {
   name: 'index_parts',
   text: `SELECT s.store, s.version, x.n, x.start, x.rows, x.reduction, x.changed, x.checksum FROM index_store s LEFT JOIN (
       SELECT * FROM (
@@ -116,11 +116,8 @@ export type ReadRow<Rest extends readonly unknown[]> = [
 ]
 
 export type RowTuple = ReadRow<
-  [
-    ...[head: Buffer | null, tail: Buffer, keyLength: number, key: string, value: string],
-    checksum: number | null,
-  ]
+  [head: Buffer | null, tail: Buffer, keyLength: number, key: string, value: string, checksum: number | null]
 >
-export type PartTuple = ReadRow<
+export type ReducedRangeTuple = ReadRow<
   [start: Buffer | null, rows: number, reduction: string | null, changed: number, checksum: number | null]
 >

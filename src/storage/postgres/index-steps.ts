@@ -1,6 +1,14 @@
 /** Divides an update of an index store into steps of a bounded size: what one call of the function `index_update` stores. */
 import { createHash } from 'node:crypto'
-import { keysSum, type PlacedRow, packedKeys, placed, placesOf, rowSum, unpackedKeys } from '../index-rows.ts'
+import {
+  type KeyedRow,
+  keyedRows,
+  keysSum,
+  packedKeys,
+  rowKeysOf,
+  rowSum,
+  unpackedKeys,
+} from '../index-rows.ts'
 import type { IndexedDoc } from '../index-store.ts'
 import { HEAD_BYTES } from './index-tables.ts'
 
@@ -16,21 +24,21 @@ export interface KnownDoc {
   readonly keys: Buffer | null
 }
 
-/** A place in the index of this number. */
-interface PlaceOf {
+/** A row key in the index of this number. */
+interface IndexedKey {
   readonly index: number
-  readonly place: Buffer
+  readonly rowKey: Buffer
 }
 
-interface RowOf extends PlaceOf {
-  readonly row: PlacedRow
+interface RowOf extends IndexedKey {
+  readonly row: KeyedRow
 }
 
-/** Changes of rows. The three lists have no place in common. */
+/** Changes of rows. The three lists have no row key in common. */
 export class IndexChange {
   readonly docs: { readonly key: Buffer; readonly keys: Buffer | null }[] = []
-  readonly gone: PlaceOf[] = []
-  /** Rows at places that have one already; their texts may be the same. */
+  readonly gone: IndexedKey[] = []
+  /** Rows whose row keys are stored already; their texts may be the same. */
   readonly replaced: RowOf[] = []
   readonly added: RowOf[] = []
   #bytes = 0
@@ -40,11 +48,11 @@ export class IndexChange {
     return rows >= STEP_ROWS || this.#bytes >= STEP_BYTES
   }
 
-  add({ index, place, row, isStored }: RowChange): void {
-    if (row === null) this.gone.push({ index, place })
-    else if (isStored) this.replaced.push({ index, place, row })
-    else this.added.push({ index, place, row })
-    this.#bytes += place.length + (row === null ? 0 : row.keyText.length + row.valueText.length)
+  add({ index, rowKey, row, isStored }: RowChange): void {
+    if (row === null) this.gone.push({ index, rowKey })
+    else if (isStored) this.replaced.push({ index, rowKey, row })
+    else this.added.push({ index, rowKey, row })
+    this.#bytes += rowKey.length + (row === null ? 0 : row.keyText.length + row.valueText.length)
   }
 
   setKeys(key: Buffer, keys: Buffer | null): void {
@@ -58,11 +66,11 @@ export class IndexChange {
     return [
       docs.map(({ key }) => key),
       docs.map(({ keys }) => keys),
-      ...placeLists(gone),
-      ...placeLists(replaced),
+      ...keyLists(gone),
+      ...keyLists(replaced),
       replaced.map(({ row }) => row.keyText),
       replaced.map(({ row }) => row.valueText),
-      ...placeLists(added),
+      ...keyLists(added),
       added.map(({ row }) => row.keyLength),
       added.map(({ row }) => row.keyText),
       added.map(({ row }) => row.valueText),
@@ -73,21 +81,21 @@ export class IndexChange {
   }
 }
 
-function placeLists(list: readonly PlaceOf[]): [indexes: number[], heads: Buffer[], tails: Buffer[]] {
+function keyLists(list: readonly IndexedKey[]): [indexes: number[], heads: Buffer[], tails: Buffer[]] {
   return [
     list.map(({ index }) => index),
-    list.map(({ place }) => headOf(place)),
-    list.map(({ place }) => tailOf(place)),
+    list.map(({ rowKey }) => headOf(rowKey)),
+    list.map(({ rowKey }) => tailOf(rowKey)),
   ]
 }
 
-/** The part of a place that is compared first. */
-export function headOf(place: Uint8Array): Buffer {
-  return Buffer.from(place.buffer, place.byteOffset, Math.min(place.length, HEAD_BYTES))
+/** The part of a row key that is compared first. */
+export function headOf(rowKey: Uint8Array): Buffer {
+  return Buffer.from(rowKey.buffer, rowKey.byteOffset, Math.min(rowKey.length, HEAD_BYTES))
 }
 
-export function tailOf(place: Uint8Array): Buffer {
-  return Buffer.from(place.subarray(HEAD_BYTES))
+export function tailOf(rowKey: Uint8Array): Buffer {
+  return Buffer.from(rowKey.subarray(HEAD_BYTES))
 }
 
 /** The key of a document in the table `index_doc`, however long its id is. */
@@ -103,10 +111,10 @@ export function docSum(key: Buffer, keys: Uint8Array): number {
   return keysSum(key.toString('latin1'), keys)
 }
 
-/** What happens at one place of a document. */
-interface RowChange extends PlaceOf {
+/** A change of one row of a document. */
+interface RowChange extends IndexedKey {
   /** null: the row is removed. */
-  readonly row: PlacedRow | null
+  readonly row: KeyedRow | null
   readonly isStored: boolean
 }
 
@@ -119,9 +127,9 @@ export function* stepsOf(docs: readonly KnownDoc[]): Generator<IndexChange> {
   for (const { doc, keys } of docs) {
     const key = docKey(doc.id)
     const stored = keys === null ? [] : unpackedKeys(keys)
-    const { rows, keys: finalKeys } = placed(doc)
+    const { rows, keys: finalKeys } = keyedRows(doc)
     const isEmpty = rows.every((list) => list.length === 0)
-    const changes = changesOf(rows, placesOf(doc.id, stored))
+    const changes = changesOf(rows, rowKeysOf(doc.id, stored))
     for (const [at, change] of changes.entries()) {
       if (step.isFull) {
         if (at > 0) step.setKeys(key, keysAfter(change, rows, stored, doc.id))
@@ -140,27 +148,27 @@ export function* stepsOf(docs: readonly KnownDoc[]): Generator<IndexChange> {
   yield step
 }
 
-/** In the order of indexes and places. */
+/** In the order of indexes and row keys. */
 function changesOf(
-  rows: readonly (readonly PlacedRow[])[],
+  rows: readonly (readonly KeyedRow[])[],
   stored: readonly (readonly Buffer[])[],
 ): RowChange[] {
   const changes: RowChange[] = []
   for (const [index, list] of rows.entries()) {
     const old = stored[index] ?? []
     let at = 0
-    const removeBefore = (place: Buffer | null) => {
+    const removeBefore = (rowKey: Buffer | null) => {
       for (; at < old.length; at++) {
         const gone = old[at] as Buffer
-        if (place !== null && Buffer.compare(gone, place) >= 0) return
-        changes.push({ index, place: gone, row: null, isStored: true })
+        if (rowKey !== null && Buffer.compare(gone, rowKey) >= 0) return
+        changes.push({ index, rowKey: gone, row: null, isStored: true })
       }
     }
     for (const row of list) {
-      removeBefore(row.place)
-      const isStored = old[at]?.equals(row.place) ?? false
+      removeBefore(row.rowKey)
+      const isStored = old[at]?.equals(row.rowKey) ?? false
       if (isStored) at += 1
-      changes.push({ index, place: row.place, row, isStored })
+      changes.push({ index, rowKey: row.rowKey, row, isStored })
     }
     removeBefore(null)
   }
@@ -169,20 +177,20 @@ function changesOf(
 
 /** The keys of the rows that a document has when all its changes before this one are stored. */
 function keysAfter(
-  next: PlaceOf,
-  rows: readonly (readonly PlacedRow[])[],
+  next: IndexedKey,
+  rows: readonly (readonly KeyedRow[])[],
   stored: readonly (readonly Buffer[])[],
   id: string,
 ): Buffer {
-  const places = placesOf(id, stored)
-  const isDone = (index: number, place: Buffer) =>
-    index < next.index || (index === next.index && Buffer.compare(place, next.place) < 0)
+  const rowKeys = rowKeysOf(id, stored)
+  const isDone = (index: number, rowKey: Buffer) =>
+    index < next.index || (index === next.index && Buffer.compare(rowKey, next.rowKey) < 0)
   return packedKeys(
     rows.map((list, index) => [
       ...list
-        .filter(({ place }) => isDone(index, place))
-        .map(({ place, keyLength }) => place.subarray(0, keyLength)),
-      ...(stored[index] ?? []).filter((_, at) => !isDone(index, places[index]?.[at] as Buffer)),
+        .filter(({ rowKey }) => isDone(index, rowKey))
+        .map(({ rowKey, keyLength }) => rowKey.subarray(0, keyLength)),
+      ...(stored[index] ?? []).filter((_, at) => !isDone(index, rowKeys[index]?.[at] as Buffer)),
     ]),
   )
 }

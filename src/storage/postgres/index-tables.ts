@@ -1,10 +1,10 @@
 /**
  * The tables of indexes, and the functions that change them. Each function gets the database first and runs on its shard.
  *
- * A place may have more bytes than a key of PostgreSQL, so it is stored in two parts: `head` has its first
- * {@link HEAD_BYTES}, and `tail` the rest, which is almost always empty. Rows are counted in stretches: a stretch has the
+ * A row key may have more bytes than a key of PostgreSQL, so it is stored in two parts: `head` has its first
+ * {@link HEAD_BYTES}, and `tail` the rest, which is almost always empty. Rows are counted in buckets: a bucket has the
  * rows from its `start` up to the start of the next one, compared with heads. The first one of an index starts with
- * the empty place. Steps of one store follow each other, since each holds the lock of the store's row while it runs.
+ * the empty row key. Steps of one store follow each other, since each holds the lock of the store's row while it runs.
  */
 
 import { firstValues } from './write-functions.ts'
@@ -12,8 +12,8 @@ import { firstValues } from './write-functions.ts'
 /** A head is shorter than the largest key of PostgreSQL's B-trees, 2,704 bytes, with the columns before it. */
 export const HEAD_BYTES = 1500
 
-/** Rows in a new stretch; a stretch with more than `most` is split, one with fewer than `least` joined with the next. */
-const STRETCH = { least: 64, usual: 192, most: 256 } as const
+/** Rows in a new bucket; a bucket with more than `most` is split, one with fewer than `least` joined with the next. */
+const BUCKET = { least: 64, usual: 192, most: 256 } as const
 
 /** What a row takes beside its contents, about: its header, and its entry in the B-tree. In bytes. */
 const ROW_BYTES = 100
@@ -132,7 +132,7 @@ BEGIN
     sum(rows), NULL, p_version
   FROM (
     -- rows with equal heads stay together
-    SELECT head, count(*) AS rows, div(sum(count(*)) OVER (ORDER BY head) - count(*), ${STRETCH.usual}) AS piece
+    SELECT head, count(*) AS rows, div(sum(count(*)) OVER (ORDER BY head) - count(*), ${BUCKET.usual}) AS piece
     FROM index_row
     WHERE db = p_db AND store = p_store AND idx = p_idx AND head >= p_start
       -- no key begins with 255
@@ -150,7 +150,7 @@ DECLARE
 BEGIN
   SELECT start, rows INTO following FROM index_stretch
   WHERE db = p_db AND store = p_store AND idx = p_idx AND start > p_start ORDER BY start LIMIT 1;
-  IF FOUND AND p_rows + following.rows <= ${STRETCH.usual} THEN
+  IF FOUND AND p_rows + following.rows <= ${BUCKET.usual} THEN
     DELETE FROM index_stretch WHERE db = p_db AND store = p_store AND idx = p_idx AND start = following.start;
     UPDATE index_stretch SET rows = p_rows + following.rows, reduction = NULL, changed = p_version
     WHERE db = p_db AND store = p_store AND idx = p_idx AND start = p_start;
@@ -241,7 +241,7 @@ BEGIN
   LOOP
     UPDATE index_stretch SET rows = rows + touched.delta, reduction = NULL, changed = p_version
     WHERE db = p_db AND store = s AND idx = touched.idx AND start = touched.start RETURNING rows INTO n;
-    IF n > ${STRETCH.most} OR (touched.delta < 0 AND n < ${STRETCH.least}) THEN
+    IF n > ${BUCKET.most} OR (touched.delta < 0 AND n < ${BUCKET.least}) THEN
       uneven_idx := uneven_idx || touched.idx;
       uneven_start := uneven_start || touched.start;
     END IF;
@@ -249,8 +249,8 @@ BEGIN
   FOR w IN SELECT * FROM unnest(uneven_idx, uneven_start) AS u(idx, start) LOOP
     -- It may have been joined with one before it.
     SELECT rows INTO n FROM index_stretch WHERE db = p_db AND store = s AND idx = w.idx AND start = w.start;
-    IF n > ${STRETCH.most} THEN PERFORM index_split(p_db, s, w.idx, w.start, p_version);
-    ELSIF n < ${STRETCH.least} THEN PERFORM index_join(p_db, s, w.idx, w.start, n, p_version);
+    IF n > ${BUCKET.most} THEN PERFORM index_split(p_db, s, w.idx, w.start, p_version);
+    ELSIF n < ${BUCKET.least} THEN PERFORM index_join(p_db, s, w.idx, w.start, n, p_version);
     END IF;
   END LOOP;
 

@@ -147,7 +147,8 @@ export class LocalDocuments {
     return views.reading(
       async () => {
         const read = await connections.read<readonly [...ViewRow, ...Columns]>({
-          ...{ name: `read_local_range_${name}`, text },
+          name: `read_local_range_${name}`,
+          text,
           values: [...values, rows, bytes],
         })
         return { view: viewRow(read[0]), rows: read }
@@ -290,7 +291,11 @@ class LocalWrite implements PlannedWrite {
       name: 'store_locals',
       text: `SELECT store_locals(${firstValues(12)})`,
       values: [
-        ...[db, settingsVersion, opener, token, now],
+        db,
+        settingsVersion,
+        opener,
+        token,
+        now,
         textArray(changes.map(({ id }) => id)),
         numberArray(changes.map(({ version }) => version)),
         numberArray(changes.map(({ write }) => (write === undefined ? KEEP : (write?.rev ?? REMOVE)))),

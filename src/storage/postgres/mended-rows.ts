@@ -72,9 +72,18 @@ const READ_ROW = {
     FROM doc d WHERE d.db = $1 AND d.id = $2`,
 }
 type DocRow = readonly [
-  ...[version: number, seq: number, rev: string, deleted: boolean, leaves: number, checksum: number | null],
-  ...[attachments: string | null, body: string, contentChecksum: number | null],
-  ...[ancestry: Buffer, ancestryChecksum: number | null, counted: number],
+  version: number,
+  seq: number,
+  rev: string,
+  deleted: boolean,
+  leaves: number,
+  checksum: number | null,
+  attachments: string | null,
+  body: string,
+  contentChecksum: number | null,
+  ancestry: Buffer,
+  ancestryChecksum: number | null,
+  counted: number,
 ]
 
 /** What a row says of its winner. */
@@ -217,8 +226,16 @@ class MendedRow implements PlannedWrite {
       name: 'mend_doc',
       text: `SELECT mend_doc(${firstValues(MEND_VALUES)})`,
       values: [
-        ...[db, settingsVersion, opener, token, now],
-        ...[storedText(this.#id), this.#version, storedText(rev), deleted, docSum(this.#id, rev, deleted)],
+        db,
+        settingsVersion,
+        opener,
+        token,
+        now,
+        storedText(this.#id),
+        this.#version,
+        storedText(rev),
+        deleted,
+        docSum(this.#id, rev, deleted),
       ],
     }
   }

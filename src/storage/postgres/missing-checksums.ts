@@ -163,8 +163,15 @@ const OTHERS: readonly LackingTable[] = [
 ]
 
 type RevisionRow = readonly [
-  ...[id: string, rev: string, deleted: boolean, attachments: string | null, ancestry: Buffer | null],
-  ...[body: string, version: number | null, seq: number, leaves: number],
+  id: string,
+  rev: string,
+  deleted: boolean,
+  attachments: string | null,
+  ancestry: Buffer | null,
+  body: string,
+  version: number | null,
+  seq: number,
+  leaves: number,
 ]
 
 /** What is damaged already stays as it is. */

@@ -195,7 +195,7 @@ export class PostgresCatalog implements Catalog {
   }
 
   /** The list is always complete. */
-  async settled(): Promise<void> {}
+  async whenListed(): Promise<void> {}
 
   async create(
     name: string,

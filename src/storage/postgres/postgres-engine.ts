@@ -198,14 +198,21 @@ class PostgresEngine implements StorageEngine {
       if (this.#numbers.get(name) === db) this.#numbers.delete(name)
     }
     const database = {
-      ...{ name, db, connections: this.#connections, views, damage: this.#damageOf(name) },
+      name,
+      db,
+      connections: this.#connections,
+      views,
+      damage: this.#damageOf(name),
       leaves: new NotedLeaves({
-        ...{ connections: this.#connections, views, now: this.#now },
+        connections: this.#connections,
+        views,
+        now: this.#now,
         onNoted: () => this.#options.onDamagedLeaf?.(name),
         onRestored: (leaves, rest) => this.#options.onRestored?.(name, leaves, rest),
       }),
       rows: new DamagedRows(),
-      ...{ opener: this.#opener, now: this.#now },
+      opener: this.#opener,
+      now: this.#now,
     }
     const parts = { ...facts, events, tally: this.#options.tally, onClosed }
     const store: PostgresStore = new PostgresStore(database, parts)

@@ -3,7 +3,7 @@ import { randomInt } from 'node:crypto'
 import { CouchError, isFileFault } from '../../core/errors.ts'
 import { Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
-import { type PlacedRow, reductionSum, rowSum } from '../index-rows.ts'
+import { type KeyedRow, reductionSum, rowSum } from '../index-rows.ts'
 import type {
   IndexedDoc,
   IndexPosition,
@@ -12,9 +12,9 @@ import type {
   IndexStep,
   IndexStore,
   KeptReduction,
-  PlaceRange,
+  KeyRange,
   ReadRange,
-  ReducedPart,
+  ReducedRange,
   RowCounts,
 } from '../index-store.ts'
 import type { Query, Statement } from './connections.ts'
@@ -23,10 +23,10 @@ import {
   COUNTS,
   KEEP,
   KEYS,
-  PARTS,
-  type PartTuple,
-  PLACE_AT,
+  REDUCED_RANGES,
   type ReadRow,
+  type ReducedRangeTuple,
+  ROW_KEY_AT,
   ROWS_DOWN,
   ROWS_UP,
   type RowTuple,
@@ -51,7 +51,7 @@ const MOST_TRIES = 10
 const FIRST = new Uint8Array(0)
 const END = Uint8Array.of(0xff, 0xff)
 
-/** The bytes by which a kept reduction's stretch begins: the version that has changed it. */
+/** The bytes by which a kept reduction's bucket begins: the version that has changed it. */
 const CHANGED_BYTES = 8
 
 export interface PostgresIndexOptions {
@@ -142,7 +142,12 @@ export class PostgresIndexStore implements IndexStore {
     const { database, signature, indexes } = this.#options
     const version = randomNumber()
     const values = [
-      ...[database.db, signature, indexes, from, version, from === 0 ? randomNumber() : this.#store],
+      database.db,
+      signature,
+      indexes,
+      from,
+      version,
+      from === 0 ? randomNumber() : this.#store,
       isLast ? position.seq : null,
       // With the first rows: from then on, the store has some of a newer state.
       epochText(position, isLast),
@@ -159,9 +164,7 @@ export class PostgresIndexStore implements IndexStore {
 
   async clear(from: number): Promise<boolean> {
     const { database, signature, onUnusedRows } = this.#options
-    const isCleared = await this.#write(CLEAR, [
-      ...[database.db, signature, from, randomNumber(), randomNumber()],
-    ])
+    const isCleared = await this.#write(CLEAR, [database.db, signature, from, randomNumber(), randomNumber()])
     if (isCleared !== true) return false
     onUnusedRows()
     return true
@@ -185,13 +188,13 @@ export class PostgresIndexStore implements IndexStore {
 
   async readValues(
     index: number,
-    range: PlaceRange,
+    range: KeyRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
     const found = await this.#reading<RowTuple>(ROWS_UP, [index, ...boundsOf(range), MOST_VALUES])
     const rows = await this.#sound(found, range)
     const last = rows.at(-1)
     const isMore = last !== undefined && hasMore(found, rows.length, MOST_VALUES)
-    const next = isMore ? Buffer.concat([last.place, Uint8Array.of(0)]) : null
+    const next = isMore ? Buffer.concat([last.rowKey, Uint8Array.of(0)]) : null
     return { values: rows.map(({ valueText }) => valueText), next, version: found.version }
   }
 
@@ -200,78 +203,85 @@ export class PostgresIndexStore implements IndexStore {
    * @throws unavailable if one of them does not say what was written, or is in another place, to which a damaged index of
    *   PostgreSQL leads; the store is empty then
    */
-  async #sound({ rows, version }: Found<RowTuple>, range: ReadRange): Promise<PlacedRow[]> {
+  async #sound({ rows, version }: Found<RowTuple>, range: ReadRange): Promise<KeyedRow[]> {
     const { from = FIRST, to = END, descending = false } = range
-    const sound: PlacedRow[] = []
-    const isBehind = (place: Buffer, last: Buffer | undefined) =>
-      last === undefined || Buffer.compare(place, last) * (descending ? -1 : 1) > 0
+    const sound: KeyedRow[] = []
+    const isBehind = (rowKey: Buffer, last: Buffer | undefined) =>
+      last === undefined || Buffer.compare(rowKey, last) * (descending ? -1 : 1) > 0
     for (const [, , , head, tail, keyLength, keyText, valueText, sum] of rows) {
       if (head === null) continue
-      const row = { place: joined(head, tail), keyLength, keyText, valueText }
-      const isInRange = Buffer.compare(from, row.place) <= 0 && Buffer.compare(row.place, to) < 0
-      const isInPlace = isInRange && isBehind(row.place, sound.at(-1)?.place)
-      if (!isInPlace || !agrees(sum, rowSum(row), true)) return this.#discard(version)
+      const row = { rowKey: joined(head, tail), keyLength, keyText, valueText }
+      const isInRange = Buffer.compare(from, row.rowKey) <= 0 && Buffer.compare(row.rowKey, to) < 0
+      const isInOrder = isInRange && isBehind(row.rowKey, sound.at(-1)?.rowKey)
+      if (!isInOrder || !agrees(sum, rowSum(row), true)) return this.#discard(version)
       sound.push(row)
     }
     return sound
   }
 
-  async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
+  async counts(index: number, rowKeys: readonly Uint8Array[]): Promise<RowCounts> {
     const { database, signature } = this.#options
     type Counts = [number, number | null, string | null, number | null, number, number[]]
-    const values = [database.db, signature, index, places.map(headOf), places.map(tailOf)]
+    const values = [database.db, signature, index, rowKeys.map(headOf), rowKeys.map(tailOf)]
     const [row] = await this.#read<Counts>(COUNTS, values).catch((error: unknown) => {
       if (isFileFault(error)) return this.#discardCurrent()
       throw error
     })
-    if (row === undefined) return { total: 0, before: places.map(() => 0), position: null, version: 0 }
+    if (row === undefined) return { total: 0, before: rowKeys.map(() => 0), position: null, version: 0 }
     const [version, seq, epoch, purgeSeq, total, before] = row
     return { total, before: before.map(Number), position: positionOf(seq, epoch, purgeSeq), version }
   }
 
-  async placeAt(index: number, count: number): Promise<{ place: Uint8Array | null; version: number }> {
+  async rowKeyAt(index: number, count: number): Promise<{ rowKey: Uint8Array | null; version: number }> {
     const { database, signature } = this.#options
-    type Place = [version: number, head: Buffer | null, tail: Buffer]
-    const [row] = await this.#read<Place>(PLACE_AT, [database.db, signature, index, count])
-    if (row === undefined) return { place: null, version: 0 }
+    type FoundKey = [version: number, head: Buffer | null, tail: Buffer]
+    const [row] = await this.#read<FoundKey>(ROW_KEY_AT, [database.db, signature, index, count])
+    if (row === undefined) return { rowKey: null, version: 0 }
     const [version, head, tail] = row
-    return { place: head === null ? null : joined(head, tail), version }
+    return { rowKey: head === null ? null : joined(head, tail), version }
   }
 
-  async parts(
+  async reducedRanges(
     index: number,
-    { from = FIRST, to = END }: PlaceRange,
+    { from = FIRST, to = END }: KeyRange,
     limit: number,
-  ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
-    const found = await this.#reading<PartTuple>(PARTS, [index, bytesOf(from), bytesOf(to), limit + 1])
+  ): Promise<{ ranges: ReducedRange[]; more: boolean; version: number }> {
+    const found = await this.#reading<ReducedRangeTuple>(REDUCED_RANGES, [
+      index,
+      bytesOf(from),
+      bytesOf(to),
+      limit + 1,
+    ])
     const { version } = found
-    const stretches = found.rows.filter(([, , , start]) => start !== null)
-    const isCut = stretches.length < (found.rows[0]?.[2] ?? 0)
-    const parts: ReducedPart[] = []
-    for (const [at, [, , , start, rows, reduction, changed, sum]] of stretches.entries()) {
+    const buckets = found.rows.filter(([, , , start]) => start !== null)
+    const isCut = buckets.length < (found.rows[0]?.[2] ?? 0)
+    const ranges: ReducedRange[] = []
+    for (const [at, [, , , start, rows, reduction, changed, sum]] of buckets.entries()) {
       const isSound = reduction === null || agrees(sum, reductionSum(start as Buffer, reduction), true)
       if (!isSound) return this.#discard(version)
-      const following = stretches[at + 1]?.[3]
+      const following = buckets[at + 1]?.[3]
       // The end of the last one that was read is not known.
-      if (at === limit || (isCut && following === undefined)) return { parts, more: true, version }
+      if (at === limit || (isCut && following === undefined)) return { ranges, more: true, version }
       if (rows === 0) continue
       const isWhole = Buffer.compare(from, start as Buffer) <= 0 && (following !== undefined || to === END)
       const range = { from: later(start as Buffer, from), to: following ?? to }
-      const stretch = isWhole ? stretchOf(start as Buffer, changed) : null
-      parts.push({ range, stretch, reduction: isWhole ? reduction : null })
+      const bucket = isWhole ? bucketOf(start as Buffer, changed) : null
+      ranges.push({ range, bucket, reduction: isWhole ? reduction : null })
     }
-    return { parts, more: false, version }
+    return { ranges, more: false, version }
   }
 
   async keepReductions(index: number, _version: number, reductions: readonly KeptReduction[]): Promise<void> {
     const { database } = this.#options
     if (this.#store === 0 || reductions.length === 0) return
     await this.#write(KEEP, [
-      ...[database.db, this.#store, index],
-      reductions.map(({ stretch }) => bytesOf(stretch.subarray(CHANGED_BYTES))),
-      reductions.map(({ stretch }) => Number(bytesOf(stretch).readBigInt64BE())),
+      database.db,
+      this.#store,
+      index,
+      reductions.map(({ bucket }) => bytesOf(bucket.subarray(CHANGED_BYTES))),
+      reductions.map(({ bucket }) => Number(bytesOf(bucket).readBigInt64BE())),
       reductions.map(({ reduction }) => reduction),
-      reductions.map(({ stretch, reduction }) => reductionSum(stretch.subarray(CHANGED_BYTES), reduction)),
+      reductions.map(({ bucket, reduction }) => reductionSum(bucket.subarray(CHANGED_BYTES), reduction)),
     ])
   }
 
@@ -358,7 +368,7 @@ function positionOf(seq: number | null, text: string | null, purgeSeq: number | 
   return { seq: seq ?? 0, seen: Number(seen), epoch, purgeSeq: purgeSeq ?? 0 }
 }
 
-function boundsOf({ from = FIRST, to = END }: PlaceRange): Buffer[] {
+function boundsOf({ from = FIRST, to = END }: KeyRange): Buffer[] {
   return [headOf(from), tailOf(from), headOf(to), tailOf(to)]
 }
 
@@ -380,7 +390,7 @@ function hasMore(
   return found === limit || found > returned
 }
 
-function stretchOf(start: Buffer, changed: number): Buffer {
+function bucketOf(start: Buffer, changed: number): Buffer {
   const version = Buffer.alloc(CHANGED_BYTES)
   version.writeBigInt64BE(BigInt(changed))
   return Buffer.concat([version, start])

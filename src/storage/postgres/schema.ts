@@ -243,8 +243,22 @@ CREATE TABLE compaction (
 `
 
 const BY_DATABASE = [
-  ...['doc', 'revision', 'feed_count', 'local_doc', 'met', 'purge', 'point', 'written'],
-  ...['blob', 'chunk', 'blob_use', 'lease', 'index_store', 'index_doc', 'index_row', 'index_stretch'],
+  'doc',
+  'revision',
+  'feed_count',
+  'local_doc',
+  'met',
+  'purge',
+  'point',
+  'written',
+  'blob',
+  'chunk',
+  'blob_use',
+  'lease',
+  'index_store',
+  'index_doc',
+  'index_row',
+  'index_stretch',
 ]
 
 /**

@@ -208,7 +208,8 @@ class StoredCheck {
 
   async #damagedContent(blob: number): Promise<void> {
     const found = await this.#read<readonly [id: string, rev: string, list: string]>({
-      ...{ ...ATTACHED, values: [this.#db, blob] },
+      ...ATTACHED,
+      values: [this.#db, blob],
     })
     for (const [id, rev, list] of found)
       for (const name of namesOf(list, blob))
@@ -218,7 +219,8 @@ class StoredCheck {
   /** About how much lies before a position, 0 to 1. */
   async shareBefore({ table, above }: CheckPosition): Promise<number> {
     const [row] = await this.#read<readonly [docs: number, lastBlob: number]>({
-      ...{ ...SIZE, values: [this.#db] },
+      ...SIZE,
+      values: [this.#db],
     })
     const [docs, lastBlob] = row ?? [0, 0]
     const rows = CHECKED_TABLES[table]

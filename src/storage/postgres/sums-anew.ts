@@ -17,8 +17,12 @@ const READ_COUNTERS = {
     FROM database WHERE db = $1`,
 }
 type CounterRow = readonly [
-  ...[uncounted: number | null, leaf: number, superseded: number, retained: number],
-  ...[docs: number, deleted: number],
+  uncounted: number | null,
+  leaf: number,
+  superseded: number,
+  retained: number,
+  docs: number,
+  deleted: number,
 ]
 
 /** Rows that one statement reads, or changes. */

@@ -385,22 +385,30 @@ const FOR_OLDER_NODES = [
   forOlderNodes('write_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['uncounted', 'unsummed'] }),
   forOlderNodes('save_doc', DOC_PARAMETERS, { ...OLD_DOC, lacks: ['unsummed'] }),
   forOlderNodes('write_locals', LOCAL_PARAMETERS, {
-    ...{
-      newer: 'store_locals',
-      values: `${firstValues(10)}, 0, NULL`,
-      lacks: ['uncounted', 'unsummed_others'],
-    },
+    newer: 'store_locals',
+    values: `${firstValues(10)}, 0, NULL`,
+    lacks: ['uncounted', 'unsummed_others'],
   }),
   forOlderNodes('save_locals', `${LOCAL_PARAMETERS}, p_grown bigint`, {
-    ...{ newer: 'store_locals', values: `${firstValues(11)}, NULL`, lacks: ['unsummed_others'] },
+    newer: 'store_locals',
+    values: `${firstValues(11)}, NULL`,
+    lacks: ['unsummed_others'],
   }),
   forOlderNodes('write_settings', SETTINGS_PARAMETERS, {
-    ...{ newer: 'store_settings', values: `${firstValues(9)}, NULL`, lacks: ['unsummed_others'] },
+    newer: 'store_settings',
+    values: `${firstValues(9)}, NULL`,
+    lacks: ['unsummed_others'],
   }),
 ].join('')
 
 /** All but those of groups, in the order of their making. */
 export const WRITE_FUNCTIONS = [
-  ...[REFUSAL, STORE_DOC, NAMED_BLOBS, STORE_CONTENTS, STORE_LOCALS, STORE_SETTINGS, WRITE_POINTS],
+  REFUSAL,
+  STORE_DOC,
+  NAMED_BLOBS,
+  STORE_CONTENTS,
+  STORE_LOCALS,
+  STORE_SETTINGS,
+  WRITE_POINTS,
   FOR_OLDER_NODES,
 ].join('')

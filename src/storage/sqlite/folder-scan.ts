@@ -46,10 +46,10 @@ export class FolderScan {
   }
 
   /**
-   * Resolves when the whole folder was looked through. A scan that failed begins anew with the next call.
+   * Resolves when the whole folder was read. A scan that failed begins anew with the next call.
    * @throws the error of the file system or SQLite; unavailable when it was closed
    */
-  settled(): Promise<void> {
+  whenListed(): Promise<void> {
     this.#run ??= this.#scan().catch((error: unknown) => {
       this.#run = null
       throw error
@@ -57,7 +57,7 @@ export class FolderScan {
     return this.#run
   }
 
-  /** The number of databases, once {@link settled} has resolved. */
+  /** The number of databases, once {@link whenListed} has resolved. */
   get count(): number {
     return this.#count
   }

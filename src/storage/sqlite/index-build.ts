@@ -8,7 +8,7 @@ import { Worker } from 'node:worker_threads'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { programModule } from '../../core/program-files.ts'
-import { keysSum, placed, rowSum } from '../index-rows.ts'
+import { keyedRows, keysSum, rowSum } from '../index-rows.ts'
 import type { IndexBuild, IndexedDoc, IndexPosition } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import type { FileErrors } from './database-access.ts'
@@ -138,11 +138,11 @@ export class StagedBuild implements IndexBuild {
 
   #append(doc: IndexedDoc): void {
     if (doc.rows.every((rows) => rows.length === 0)) return
-    const { rows, keys } = placed(doc)
+    const { rows, keys } = keyedRows(doc)
     this.#connection.prepare('INSERT INTO docs VALUES (?, ?, ?)').run(doc.id, keys, keysSum(doc.id, keys))
     for (const [index, list] of rows.entries()) {
       const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?, ?)`)
-      for (const row of list) insert.run(row.place, row.keyLength, row.keyText, row.valueText, rowSum(row))
+      for (const row of list) insert.run(row.rowKey, row.keyLength, row.keyText, row.valueText, rowSum(row))
     }
   }
 

@@ -56,7 +56,7 @@ function isFaulty(path: string): boolean {
   }
 }
 
-type Row = readonly [place: Buffer, keyLength: number, key: string, value: string, sum: number | null]
+type Row = readonly [rowKey: Buffer, keyLength: number, key: string, value: string, sum: number | null]
 
 function hasFault(db: Sqlite.Database): boolean {
   const file = readable(db)
@@ -86,15 +86,15 @@ function hasFault(db: Sqlite.Database): boolean {
           `rows_${index}`,
           'k, l, key, value, c',
           FIRST,
-          ([place, keyLength, keyText, valueText, sum]) =>
-            isSound(sum, rowSum({ place, keyLength, keyText, valueText })),
+          ([rowKey, keyLength, keyText, valueText, sum]) =>
+            isSound(sum, rowSum({ rowKey, keyLength, keyText, valueText })),
         ) ||
         hasWrongRow<readonly [Buffer, string | null, number | null]>(
           db,
           `sums_${index}`,
           'k, red, c',
           FIRST,
-          ([place, red, sum]) => red === null || isSound(sum, reductionSum(place, red)),
+          ([rowKey, red, sum]) => red === null || isSound(sum, reductionSum(rowKey, red)),
         ) ||
         isMiscounted(index),
     )
@@ -127,7 +127,7 @@ function hasWrongRow<R extends readonly [string | Buffer, ...unknown[]]>(
   return false
 }
 
-/** Whether the stretches or blocks count other rows than there are. */
+/** Whether the buckets or superbuckets count other rows than there are. */
 function hasWrongCounts(db: Sqlite.Database, index: number, { version }: Layout): boolean {
   const [n, factor] = version === 'coded' ? ['nc', COUNT_FACTOR] : ['n', 1]
   const number = (sql: string) => db.prepare(sql).pluck().get() as number
@@ -139,13 +139,13 @@ function hasWrongCounts(db: Sqlite.Database, index: number, { version }: Layout)
         SELECT ${n}, k, lead(k) OVER (ORDER BY k) AS next FROM sums_${index}
       ) AS s WHERE ${n} <> ${factor} * (
         SELECT count(*) FROM rows_${index} AS r WHERE r.k >= s.k AND (s.next IS NULL OR r.k < s.next))`)
-    const wrongBlocks = number(`
+    const wrongSuperbuckets = number(`
       SELECT count(*) FROM (
         SELECT ${n}, m, k, lead(k) OVER (ORDER BY k) AS next FROM blocks_${index}
       ) AS b WHERE (${n}, m) IS NOT (
         SELECT coalesce(sum(s.${n}), 0), count(*) FROM sums_${index} AS s WHERE s.k >= b.k AND (b.next IS NULL OR s.k < b.next))`)
     const counted = number(`SELECT total(${n}) FROM blocks_${index}`)
-    return wrong > 0 || wrongBlocks > 0 || counted !== rows * factor
+    return wrong > 0 || wrongSuperbuckets > 0 || counted !== rows * factor
   } finally {
     if (db.inTransaction) db.exec('ROLLBACK')
   }

@@ -2,11 +2,11 @@
 import { rmSync } from 'node:fs'
 import Sqlite from 'better-sqlite3'
 import { agrees } from '../checksum.ts'
-import { keysSum, type PlacedRow, placed, placesOf, rowSum, unpackedKeys } from '../index-rows.ts'
+import { type KeyedRow, keyedRows, keysSum, rowKeysOf, rowSum, unpackedKeys } from '../index-rows.ts'
 import type { IndexedDoc, IndexPosition } from '../index-store.ts'
 import type { Connection } from './connection.ts'
+import { BucketWriter, bucketTables } from './index-buckets.ts'
 import { positionSum, refuseDamaged, type StoredSum } from './index-checksums.ts'
-import { StretchWriter, stretchTables } from './index-stretches.ts'
 
 /** The statements that create the tables of a store. `c` is the checksum of a row, which is compared each time that it is read. */
 export function tables(indexes: number): string {
@@ -14,7 +14,7 @@ export function tables(indexes: number): string {
     { length: indexes },
     (_, index) => `
     CREATE TABLE rows_${index} (k BLOB PRIMARY KEY, l INTEGER, key TEXT, value TEXT, c INTEGER) WITHOUT ROWID;
-    ${stretchTables(index)}`,
+    ${bucketTables(index)}`,
   )
   return `
     CREATE TABLE meta (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -123,11 +123,11 @@ export function writePosition(connection: Connection, position: IndexPosition): 
   write.run(POSITION_SUM, positionSum(position))
 }
 
-/** Changes the rows of documents, and the stretches with them. All calls are made in an open transaction. */
+/** Changes the rows of documents, and the buckets with them. All calls are made in an open transaction. */
 export class RowWriter {
   readonly #connection: Connection
   readonly #mayLack: boolean
-  readonly #writers: StretchWriter[] = []
+  readonly #writers: BucketWriter[] = []
 
   /** @param mayLack whether rows may lack their checksums */
   constructor(connection: Connection, mayLack: boolean) {
@@ -135,14 +135,14 @@ export class RowWriter {
     this.#mayLack = mayLack
   }
 
-  #stretches(index: number): StretchWriter {
-    this.#writers[index] ??= new StretchWriter(this.#connection, index)
+  #buckets(index: number): BucketWriter {
+    this.#writers[index] ??= new BucketWriter(this.#connection, index)
     return this.#writers[index]
   }
 
-  /** Creates the first stretch of each index of a new file. */
-  addFirstStretches(indexes: number): void {
-    for (let index = 0; index < indexes; index++) this.#stretches(index).addFirst()
+  /** Creates the first bucket of each index of a new file. */
+  addFirstBuckets(indexes: number): void {
+    for (let index = 0; index < indexes; index++) this.#buckets(index).addFirst()
   }
 
   /** Replaces the rows of a document. */
@@ -154,8 +154,8 @@ export class RowWriter {
     if (found !== undefined && !agrees(found[1], keysSum(id, found[0]), this.#mayLack)) refuseDamaged()
     const isEmpty = doc.rows.every((rows) => rows.length === 0)
     if (found === undefined && isEmpty) return
-    const { rows, keys } = placed(doc)
-    const old = found === undefined ? [] : placesOf(id, unpackedKeys(found[0]))
+    const { rows, keys } = keyedRows(doc)
+    const old = found === undefined ? [] : rowKeysOf(id, unpackedKeys(found[0]))
     for (const [index, list] of rows.entries()) this.#replaceList(index, old[index] ?? [], list)
     if (isEmpty) this.#connection.prepare('DELETE FROM docs WHERE id = ?').run(id)
     else if (found === undefined || !found[0].equals(keys)) {
@@ -165,14 +165,14 @@ export class RowWriter {
     }
   }
 
-  /** Both lists are sorted by place. */
-  #replaceList(index: number, old: readonly Buffer[], rows: readonly PlacedRow[]): void {
+  /** Both lists are sorted by row key. */
+  #replaceList(index: number, old: readonly Buffer[], rows: readonly KeyedRow[]): void {
     let at = 0
     for (const row of rows) {
-      while (at < old.length && Buffer.compare(old[at] as Buffer, row.place) < 0) {
+      while (at < old.length && Buffer.compare(old[at] as Buffer, row.rowKey) < 0) {
         this.#remove(index, old[at++] as Buffer)
       }
-      const isKept = at < old.length && (old[at] as Buffer).equals(row.place)
+      const isKept = at < old.length && (old[at] as Buffer).equals(row.rowKey)
       if (isKept) at += 1
       if (isKept) this.#change(index, row)
       else this.#insert(index, row)
@@ -180,28 +180,28 @@ export class RowWriter {
     for (; at < old.length; at++) this.#remove(index, old[at] as Buffer)
   }
 
-  #insert(index: number, row: PlacedRow): void {
-    const { place, keyLength, keyText, valueText } = row
+  #insert(index: number, row: KeyedRow): void {
+    const { rowKey, keyLength, keyText, valueText } = row
     const insert = this.#connection.prepare(`INSERT INTO rows_${index} VALUES (?, ?, ?, ?, ?)`)
-    insert.run(place, keyLength, keyText, valueText, rowSum(row))
-    this.#stretches(index).adjust(place, 1)
+    insert.run(rowKey, keyLength, keyText, valueText, rowSum(row))
+    this.#buckets(index).adjust(rowKey, 1)
   }
 
-  #change(index: number, row: PlacedRow): void {
-    const { place, keyText, valueText } = row
+  #change(index: number, row: KeyedRow): void {
+    const { rowKey, keyText, valueText } = row
     const change = this.#connection.prepare(
       `UPDATE rows_${index} SET key = ?, value = ?, c = ? WHERE k = ? AND (key <> ? OR value <> ?)`,
     )
-    if (change.run(keyText, valueText, rowSum(row), place, keyText, valueText).changes > 0)
-      this.#stretches(index).adjust(place, 0)
-    else if (this.#connection.prepare(`SELECT 1 FROM rows_${index} WHERE k = ?`).get(place) === undefined)
+    if (change.run(keyText, valueText, rowSum(row), rowKey, keyText, valueText).changes > 0)
+      this.#buckets(index).adjust(rowKey, 0)
+    else if (this.#connection.prepare(`SELECT 1 FROM rows_${index} WHERE k = ?`).get(rowKey) === undefined)
       refuseDamaged()
   }
 
-  #remove(index: number, place: Buffer): void {
+  #remove(index: number, rowKey: Buffer): void {
     const remove = this.#connection.prepare(`DELETE FROM rows_${index} WHERE k = ?`)
     // The keys of documents say which rows there are, so a search that finds none was misled.
-    if (remove.run(place).changes === 0) refuseDamaged()
-    this.#stretches(index).adjust(place, -1)
+    if (remove.run(rowKey).changes === 0) refuseDamaged()
+    this.#buckets(index).adjust(rowKey, -1)
   }
 }

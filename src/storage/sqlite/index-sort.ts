@@ -1,8 +1,8 @@
 /** The entry of the thread that sorts the rows of an index into its file (index-build.ts). */
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads'
 import { Connection } from './connection.ts'
+import { countBuckets } from './index-buckets.ts'
 import { tables } from './index-file.ts'
-import { countStretches } from './index-stretches.ts'
 import { syncPathNow } from './page-copy.ts'
 
 /** Memory for pages while the rows are sorted, in kB. */
@@ -34,7 +34,7 @@ function sort(port: MessagePort, { staged, sorted, indexes }: SortJob): void {
   file.exec('INSERT INTO docs SELECT * FROM staged.docs ORDER BY id')
   for (let index = 0; index < indexes; index++) {
     file.exec(`INSERT INTO rows_${index} SELECT * FROM staged.rows_${index} ORDER BY k`)
-    file.exec(countStretches(index))
+    file.exec(countBuckets(index))
   }
   file.commit()
   file.close()

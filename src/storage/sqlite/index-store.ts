@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import { CouchError } from '../../core/errors.ts'
 import { isHeldLong, Yielder } from '../../core/event-loop.ts'
 import { agrees } from '../checksum.ts'
-import { type PlacedRow, reductionSum } from '../index-rows.ts'
+import { type KeyedRow, reductionSum } from '../index-rows.ts'
 import type {
   IndexBuild,
   IndexedDoc,
@@ -14,13 +14,14 @@ import type {
   IndexStep,
   IndexStore,
   KeptReduction,
-  PlaceRange,
+  KeyRange,
   ReadRange,
-  ReducedPart,
+  ReducedRange,
   RowCounts,
 } from '../index-store.ts'
 import { Connection } from './connection.ts'
 import { type FileErrors, PageCache, type PageCaches } from './database-access.ts'
+import { codeCounts, countRowsBefore, keyOfRow } from './index-buckets.ts'
 import { removeBuild, StagedBuild } from './index-build.ts'
 import { refuseDamaged, rowCount, type StoredSum } from './index-checksums.ts'
 import {
@@ -36,21 +37,20 @@ import {
   writePosition,
 } from './index-file.ts'
 import {
-  type Blocks,
+  bucketOf,
   COLUMNS,
-  checkedPlace,
+  checkedKey,
   checkedRows,
   END,
   FIRST,
+  type KeyBounds,
   type OpenIndex,
-  type Places,
+  proveBuckets,
   proveRows,
-  proveStretches,
   type RowTuple,
-  readBlocks,
-  stretchOf,
+  readSuperbuckets,
+  type Superbuckets,
 } from './index-proofs.ts'
-import { codeCounts, countRowsBefore, placeOfRow } from './index-stretches.ts'
 import { fileBytes, logOf } from './page-copy.ts'
 
 /** Rows in the first batch of a reading turn, and in the others. Rows may have values of a megabyte. */
@@ -89,8 +89,8 @@ export class SqliteIndexStore implements IndexStore {
   /** undefined until the file is first used. */
   #position: IndexPosition | null | undefined
   #version = 0
-  /** The blocks of the indexes, as far as they were asked for, of one version. */
-  #counted = { version: 0, blocks: new Map<number, Blocks>() }
+  /** The superbuckets of the indexes, as far as they were asked for, of one version. */
+  #counted = { version: 0, superbuckets: new Map<number, Superbuckets>() }
   #isClosed = false
 
   constructor(options: IndexFileOptions) {
@@ -144,7 +144,7 @@ export class SqliteIndexStore implements IndexStore {
       if (layout === null) {
         connection.begin()
         connection.exec(tables(indexes))
-        new RowWriter(connection, false).addFirstStretches(indexes)
+        new RowWriter(connection, false).addFirstBuckets(indexes)
         connection.commit()
       } else this.#complete(connection, layout)
       readPosition(connection)
@@ -215,7 +215,10 @@ export class SqliteIndexStore implements IndexStore {
     this.#use()
     const { path, indexes, errors, onOperation } = this.#options
     return new StagedBuild({
-      ...{ path, indexes, errors, onOperation },
+      path,
+      indexes,
+      errors,
+      onOperation,
       isClosed: () => this.#isClosed,
       publish: (put) => this.#replaceFile(put),
     })
@@ -244,7 +247,7 @@ export class SqliteIndexStore implements IndexStore {
         `SELECT ${COLUMNS} FROM rows_${index} WHERE k >= ? AND k < ? ORDER BY k ${order} LIMIT ?`,
       )
       const since = performance.now()
-      const rows: PlacedRow[] = []
+      const rows: KeyedRow[] = []
       // What is left of the range.
       let rest = { from, to }
       let more = true
@@ -259,7 +262,7 @@ export class SqliteIndexStore implements IndexStore {
         more = found.length === wanted
         const last = more ? found.at(-1) : undefined
         if (last !== undefined)
-          rest = descending ? { from, to: last.place } : { from: justAfter(last.place), to }
+          rest = descending ? { from, to: last.rowKey } : { from: justAfter(last.rowKey), to }
         if (chars > MAX_READ_CHARS || isHeldLong(since)) break
       }
       if (isWhole) {
@@ -272,7 +275,7 @@ export class SqliteIndexStore implements IndexStore {
 
   async readValues(
     index: number,
-    { from = FIRST, to = END }: PlaceRange,
+    { from = FIRST, to = END }: KeyRange,
   ): Promise<{ values: string[]; next: Uint8Array | null; version: number }> {
     return this.#reading((connection, mayLack) => {
       const select = connection.prepareTuples<RowTuple>(
@@ -281,113 +284,109 @@ export class SqliteIndexStore implements IndexStore {
       const read = (start: Uint8Array, limit: number) =>
         checkedRows(select.all(start, to, limit), { from: start, to }, false, mayLack)
       let rows = read(from, FIRST_ROWS)
-      let next = rows.length < FIRST_ROWS ? null : justAfter((rows.at(-1) as PlacedRow).place)
+      let next = rows.length < FIRST_ROWS ? null : justAfter((rows.at(-1) as KeyedRow).rowKey)
       if (next !== null && valueChars(rows) < MAX_READ_CHARS / (MOST_ROWS / FIRST_ROWS)) {
         const limit = MOST_ROWS - FIRST_ROWS
         const others = read(next, limit)
         rows = [...rows, ...others]
-        next = others.length < limit ? null : justAfter((rows.at(-1) as PlacedRow).place)
+        next = others.length < limit ? null : justAfter((rows.at(-1) as KeyedRow).rowKey)
       }
       proveRows({ connection, index, mayLack }, { from, to: next ?? to }, rows.length)
       return { values: rows.map(({ valueText }) => valueText), next, version: this.#version }
     })
   }
 
-  async counts(index: number, places: readonly Uint8Array[]): Promise<RowCounts> {
+  async counts(index: number, rowKeys: readonly Uint8Array[]): Promise<RowCounts> {
     return this.#reading((connection, mayLack) => {
       const open = { connection, index, mayLack }
-      const blocks = this.#blocks(open)
+      const superbuckets = this.#superbuckets(open)
       return {
-        total: blocks.rowsBefore.at(-1) as number,
-        before: places.map((place) => countRowsBefore(open, blocks, place)),
+        total: superbuckets.rowsBefore.at(-1) as number,
+        before: rowKeys.map((rowKey) => countRowsBefore(open, superbuckets, rowKey)),
         position: this.#position ?? null,
         version: this.#version,
       }
     })
   }
 
-  #blocks(open: OpenIndex): Blocks {
-    if (this.#counted.version !== this.#version) this.#counted = { version: this.#version, blocks: new Map() }
-    const known = this.#counted.blocks.get(open.index)
-    const blocks = known ?? readBlocks(open)
-    if (known === undefined) this.#counted.blocks.set(open.index, blocks)
-    return blocks
+  #superbuckets(open: OpenIndex): Superbuckets {
+    if (this.#counted.version !== this.#version)
+      this.#counted = { version: this.#version, superbuckets: new Map() }
+    const known = this.#counted.superbuckets.get(open.index)
+    const superbuckets = known ?? readSuperbuckets(open)
+    if (known === undefined) this.#counted.superbuckets.set(open.index, superbuckets)
+    return superbuckets
   }
 
-  async placeAt(index: number, count: number): Promise<{ place: Uint8Array | null; version: number }> {
+  async rowKeyAt(index: number, count: number): Promise<{ rowKey: Uint8Array | null; version: number }> {
     return this.#reading((connection, mayLack) => {
       const open = { connection, index, mayLack }
-      return { place: placeOfRow(open, this.#blocks(open), count), version: this.#version }
+      return { rowKey: keyOfRow(open, this.#superbuckets(open), count), version: this.#version }
     })
   }
 
-  async parts(
+  async reducedRanges(
     index: number,
-    { from = FIRST, to = END }: PlaceRange,
+    { from = FIRST, to = END }: KeyRange,
     limit: number,
-  ): Promise<{ parts: ReducedPart[]; more: boolean; version: number }> {
+  ): Promise<{ ranges: ReducedRange[]; more: boolean; version: number }> {
     return this.#reading((connection, mayLack) => {
       const open = { connection, index, mayLack }
-      const first = stretchOf(open, from)
+      const first = bucketOf(open, from)
       const found = connection
         .prepareTuples<[unknown, unknown, string | null, StoredSum]>(
           `SELECT k, nc, red, c FROM sums_${index} WHERE k >= ? AND k < ? ORDER BY k LIMIT ?`,
         )
         .all(first, to, limit + 1)
-      const stretches = found.map(([start, nc, reduction, sum]) => {
-        const stretch = { start: checkedPlace(start), rows: rowCount(nc), reduction }
-        if (reduction === null || agrees(sum, reductionSum(stretch.start, reduction), mayLack)) return stretch
+      const buckets = found.map(([start, nc, reduction, sum]) => {
+        const bucket = { start: checkedKey(start), rows: rowCount(nc), reduction }
+        if (reduction === null || agrees(sum, reductionSum(bucket.start, reduction), mayLack)) return bucket
         return refuseDamaged()
       })
-      this.#proveParts(
-        open,
-        stretches.slice(0, limit),
-        { from: first, to: stretches[limit]?.start ?? to },
-        from,
-      )
-      const parts: ReducedPart[] = []
+      this.#proveParts(open, buckets.slice(0, limit), { from: first, to: buckets[limit]?.start ?? to }, from)
+      const ranges: ReducedRange[] = []
       let chars = 0
-      for (const [at, { start, rows, reduction }] of stretches.entries()) {
-        if (at === limit || chars > MAX_READ_CHARS) return { parts, more: true, version: this.#version }
-        // The last stretch of a range with an end may have rows behind it.
-        const end = stretches[at + 1]?.start ?? to
-        const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < stretches.length || to === END)
+      for (const [at, { start, rows, reduction }] of buckets.entries()) {
+        if (at === limit || chars > MAX_READ_CHARS) return { ranges, more: true, version: this.#version }
+        // The last bucket of a range with an end may have rows behind it.
+        const end = buckets[at + 1]?.start ?? to
+        const isWhole = Buffer.compare(from, start) <= 0 && (at + 1 < buckets.length || to === END)
         if (rows === 0) continue
         chars += reduction?.length ?? 0
         const range = { from: later(start, from), to: end }
-        parts.push({ range, stretch: isWhole ? start : null, reduction: isWhole ? reduction : null })
+        ranges.push({ range, bucket: isWhole ? start : null, reduction: isWhole ? reduction : null })
       }
-      return { parts, more: false, version: this.#version }
+      return { ranges, more: false, version: this.#version }
     })
   }
 
-  /** @param stretches those of a range that begins with a stretch @param place in the first one; others are behind it */
+  /** @param buckets those of a range that begins with a bucket @param rowKey in the first one; others are behind it */
   #proveParts(
     open: OpenIndex,
-    stretches: readonly { readonly start: Buffer; readonly rows: number }[],
-    range: Places,
-    place: Uint8Array,
+    buckets: readonly { readonly start: Buffer; readonly rows: number }[],
+    range: KeyBounds,
+    rowKey: Uint8Array,
   ): void {
     let rows = 0
     let last: Uint8Array | null = null
-    for (const stretch of stretches) {
-      const isInPlace: boolean =
+    for (const bucket of buckets) {
+      const isInOrder: boolean =
         last === null
-          ? stretch.start.equals(range.from)
-          : Buffer.compare(stretch.start, last) > 0 && Buffer.compare(stretch.start, place) > 0
-      if (!isInPlace || Buffer.compare(stretch.start, range.to) >= 0) refuseDamaged()
-      last = stretch.start
-      rows += stretch.rows
+          ? bucket.start.equals(range.from)
+          : Buffer.compare(bucket.start, last) > 0 && Buffer.compare(bucket.start, rowKey) > 0
+      if (!isInOrder || Buffer.compare(bucket.start, range.to) >= 0) refuseDamaged()
+      last = bucket.start
+      rows += bucket.rows
     }
-    proveStretches(open, this.#blocks(open), range, { rows, stretches: stretches.length })
+    proveBuckets(open, this.#superbuckets(open), range, { rows, buckets: buckets.length })
   }
 
   async keepReductions(index: number, version: number, reductions: readonly KeptReduction[]): Promise<void> {
     if (version !== this.#version || reductions.length === 0) return
     this.#transaction(({ connection }) => {
       const keep = connection.prepare(`UPDATE sums_${index} SET red = ?, c = ? WHERE k = ?`)
-      for (const { stretch, reduction } of reductions)
-        keep.run(reduction, reductionSum(stretch, reduction), stretch)
+      for (const { bucket, reduction } of reductions)
+        keep.run(reduction, reductionSum(bucket, reduction), bucket)
     })
   }
 
@@ -467,12 +466,12 @@ export class SqliteIndexStore implements IndexStore {
   }
 }
 
-/** The first place after another. */
-function justAfter(place: Uint8Array): Buffer {
-  return Buffer.concat([place, Uint8Array.of(0)])
+/** The first row key after another. */
+function justAfter(rowKey: Uint8Array): Buffer {
+  return Buffer.concat([rowKey, Uint8Array.of(0)])
 }
 
-function valueChars(rows: readonly PlacedRow[]): number {
+function valueChars(rows: readonly KeyedRow[]): number {
   return rows.reduce((sum, { valueText }) => sum + valueText.length, 0)
 }
 

@@ -137,7 +137,7 @@ export class SqliteCatalog implements Catalog {
         onChange: (names) => this.#listeners.tell({ type: 'databases', names }),
       })
       // Whoever waits for it gets its error.
-      this.#scan.settled().catch(() => undefined)
+      this.#scan.whenListed().catch(() => undefined)
       // The next opening goes on after a failure.
       this.#addChecksums().catch(() => undefined)
     } catch (error) {
@@ -227,19 +227,19 @@ export class SqliteCatalog implements Catalog {
   }
 
   async names(range: NameRange, limit: number): Promise<string[]> {
-    await this.settled()
+    await this.whenListed()
     return this.#read(() => this.#table.names(range, limit))
   }
 
   async count(): Promise<number> {
-    await this.settled()
+    await this.whenListed()
     return this.#scan.count
   }
 
   /** Resolves when all files of the folder are known. */
-  async settled(): Promise<void> {
+  async whenListed(): Promise<void> {
     try {
-      await this.#scan.settled()
+      await this.#scan.whenListed()
     } catch (error) {
       throw storageError(error)
     }

@@ -303,7 +303,7 @@ function indexedDoc(n: number): IndexedDoc {
   return { id: `doc-${n}`, rows: [[entry(n), entry(n + 1000)], n % 3 === 0 ? [entry(7)] : []] }
 }
 
-/** Fills an index of 300 documents, with a reduction of each of its stretches. */
+/** Fills an index of 300 documents, with a reduction of each of its buckets. */
 async function fillIndex(store: IndexStore): Promise<void> {
   const docs = Array.from({ length: 300 }, (_, n) => indexedDoc(n))
   const { version: empty } = await store.status()
@@ -311,8 +311,8 @@ async function fillIndex(store: IndexStore): Promise<void> {
   const version = (await store.update([{ id: 'doc-5', rows: [[], []] }, indexedDoc(6)], {
     ...{ from: from as number, position: INDEX_POSITION, more: false },
   })) as number
-  const { parts } = await store.parts(0, {}, 100)
-  const kept = parts.flatMap(({ stretch }) => (stretch === null ? [] : [{ stretch, reduction: '[12]' }]))
+  const { ranges } = await store.reducedRanges(0, {}, 100)
+  const kept = ranges.flatMap(({ bucket }) => (bucket === null ? [] : [{ bucket, reduction: '[12]' }]))
   await store.keepReductions(0, version, kept)
 }
 
@@ -328,8 +328,8 @@ async function readIndex(store: IndexStore): Promise<string[]> {
     found.push(...(await store.readValues(index, {})).values)
     const counts = await store.counts(index, [])
     found.push(['total', counts.total], counts.position)
-    const { parts } = await store.parts(index, {}, 100)
-    found.push(...parts.flatMap(({ reduction }) => (reduction === null ? [] : [['reduced', reduction]])))
+    const { ranges } = await store.reducedRanges(index, {}, 100)
+    found.push(...ranges.flatMap(({ reduction }) => (reduction === null ? [] : [['reduced', reduction]])))
   }
   // An update reads the keys of the rows that it replaces.
   const { version } = await store.status()

@@ -21,7 +21,7 @@ async function open(t: Test, dataDir: string) {
 }
 
 async function rowsOf(catalog: Catalog): Promise<string[]> {
-  await catalog.settled()
+  await catalog.whenListed()
   const { rows } = await catalog.readUpdates({ since: 0 }, 100)
   return rows.map(({ seq, name, type }) => `${seq} ${name} ${type}`)
 }
@@ -296,7 +296,7 @@ for (const isLogGone of [false, true]) {
       const catalog = await engine.openCatalog()
       const store = await engine.openDatabase('notes')
       t.ok(await readOne(store, 'a'), 'the old one is whole')
-      await catalog.settled()
+      await catalog.whenListed()
       await engine.close()
       t.same(readdirSync(join(dataDir, 'replaced')), [], 'and was not replaced')
       t.same(readdirSync(join(dataDir, 'databases')), ['notes.sqlite'])
@@ -311,7 +311,7 @@ t.test('what was kept stays over starts', async (t) => {
     const engine = sqliteEngine({ dataDir })
     const catalog = await engine.openCatalog()
     // Until then, a draft is taken for what a crash has left.
-    await catalog.settled()
+    await catalog.whenListed()
     const { draft } = await copiesOf(engine).prepare('notes', copy)
     await catalog.replace('notes', draft)
     await engine.close()

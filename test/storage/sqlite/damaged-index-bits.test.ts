@@ -1,6 +1,6 @@
 /**
  * Bits of the pages of an index's rows, and of their counts, are flipped, and views are queried: what a search finds is what
- * was asked for, in its order, and a reduction or a count has all of its rows. Pages and stretches are small, so that each
+ * was asked for, in its order, and a reduction or a count has all of its rows. Pages and buckets are small, so that each
  * tree has inner pages.
  */
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -14,8 +14,8 @@ import { viewQuery } from '../../../src/query/view-query.ts'
 import { openRows, select } from '../../../src/query/view-rows.ts'
 import { type IndexStore, idOfRow } from '../../../src/storage/index-store.ts'
 import { FileErrors, PageCaches } from '../../../src/storage/sqlite/database-access.ts'
+import { countBuckets } from '../../../src/storage/sqlite/index-buckets.ts'
 import { SqliteIndexStores } from '../../../src/storage/sqlite/index-stores.ts'
-import { countStretches } from '../../../src/storage/sqlite/index-stretches.ts'
 import { temporaryFolder } from '../../helpers/server.ts'
 import { flipped, randomNumbers, usedBits } from './random-damage.ts'
 
@@ -26,7 +26,7 @@ const SEED = Number(process.env.SETTEE_DAMAGE_SEED ?? Date.now() % 1e6)
 const MOST_REFUSALS = Number(process.env.SETTEE_DAMAGE_REFUSALS ?? 2)
 const DOCS = 160
 const PAGE_BYTES = 512
-const SIZES = { stretch: 8, block: 4 }
+const SIZES = { bucket: 8, superbucket: 4 }
 /** What a query says: its rows, in order, and what else must be as it was. */
 interface Answer {
   readonly rows: readonly string[]
@@ -131,13 +131,13 @@ async function fill(folder: string): Promise<void> {
   stores.close()
 }
 
-/** Makes pages, stretches and blocks small. */
+/** Makes pages, buckets and superbuckets small. */
 function divide(path: string): void {
   const db = new Sqlite(path)
   db.pragma('journal_mode = DELETE')
   db.pragma(`page_size = ${PAGE_BYTES}`)
   db.exec('DELETE FROM sums_0; DELETE FROM blocks_0')
-  db.exec(countStretches(0, SIZES))
+  db.exec(countBuckets(0, SIZES))
   db.exec('VACUUM')
   db.close()
 }
@@ -154,7 +154,7 @@ function faultOf(answer: Answer, truth: Answer): string | null {
   return null
 }
 
-/** @param kept what of the table of stretches keeps its reduction */
+/** @param kept what of the table of buckets keeps its reduction */
 async function flipBits(t: Test, reduce: string, kept: string): Promise<void> {
   t.comment(`seed ${SEED}`)
   const asking = queries(reduce)

@@ -36,7 +36,7 @@ async function readAll(store: IndexStore): Promise<string> {
   for (const index of [0, 1]) {
     const rows: IndexRow[] = []
     for (let isMore = true; isMore; ) {
-      const last = rows.at(-1)?.place
+      const last = rows.at(-1)?.rowKey
       const from = last && Buffer.concat([last, Uint8Array.of(0)])
       const page = await store.read(index, { from }, 1000)
       rows.push(...page.rows)
@@ -48,10 +48,10 @@ async function readAll(store: IndexStore): Promise<string> {
       values.push(...page.values)
       from = page.next
     }
-    const places = rows.filter((_, n) => n % 16 === 0).map(({ place }) => place)
-    const { total, before } = await store.counts(index, places)
-    const { parts } = await store.parts(index, {}, 100)
-    found.push(rows, values, total, before, parts, await store.placeAt(index, 5))
+    const rowKeys = rows.filter((_, n) => n % 16 === 0).map(({ rowKey }) => rowKey)
+    const { total, before } = await store.counts(index, rowKeys)
+    const { ranges } = await store.reducedRanges(index, {}, 100)
+    found.push(rows, values, total, before, ranges, await store.rowKeyAt(index, 5))
   }
   return JSON.stringify(found)
 }
@@ -60,7 +60,7 @@ async function readAll(store: IndexStore): Promise<string> {
 function summed(found: string): string[] {
   const [, ...parts] = JSON.parse(found) as unknown[]
   return [0, 6].flatMap((at) => {
-    const [rows, values, total, before, reduced, placeAt] = parts.slice(at) as [
+    const [rows, values, total, before, reduced, rowKeyAt] = parts.slice(at) as [
       object[],
       string[],
       number,
@@ -69,7 +69,7 @@ function summed(found: string): string[] {
       object,
     ]
     const reductions = reduced.map(({ reduction }) => reduction).filter((reduction) => reduction !== null)
-    const counts = [{ total }, ...before.map((each, n) => ({ before: each, n })), placeAt]
+    const counts = [{ total }, ...before.map((each, n) => ({ before: each, n })), rowKeyAt]
     return [rows, values, reductions, counts].flatMap((list) => list.map((each) => JSON.stringify(each)))
   })
 }
@@ -101,10 +101,8 @@ t.test('a changed bit', async (t) => {
     position,
     more: false,
   })
-  const { parts } = await store.parts(0, {}, 100)
-  const reductions = parts.flatMap(({ stretch }) =>
-    stretch === null ? [] : [{ stretch, reduction: '[12]' }],
-  )
+  const { ranges } = await store.reducedRanges(0, {}, 100)
+  const reductions = ranges.flatMap(({ bucket }) => (bucket === null ? [] : [{ bucket, reduction: '[12]' }]))
   t.ok(reductions.length > 1)
   await store.keepReductions(0, next as number, reductions)
   t.notOk(isIndexDamaged(join(folder, 'first'), 'abc'), 'an open one that is whole')
@@ -169,7 +167,7 @@ t.test('a changed bit in the texts of the tables', async (t) => {
   t.same(unseen, [], 'all are found')
 })
 
-/** One bit of a row's head says whether its place is bytes or a text; both have the same bytes. */
+/** One bit of a row's head says whether its row key is bytes or a text; both have the same bytes. */
 t.test('a place that has become a text', async (t) => {
   const folder = await temporaryFolder(t)
   const stores = opened(folder)
@@ -178,7 +176,7 @@ t.test('a place that has become a text', async (t) => {
   const docs = Array.from({ length: 20 }, (_, n) => docOf(n))
   await store.update(docs, { from: version, position, more: false })
   // The search for the first row of 40 does not compare the eighth, which would lead it astray.
-  const { place } = (await store.read(0, {}, 8)).rows.at(-1) as IndexRow
+  const { rowKey } = (await store.read(0, {}, 8)).rows.at(-1) as IndexRow
   stores.close()
   const path = join(folder, 'abc.sqlite')
   const bytes = readFileSync(path)
@@ -186,10 +184,10 @@ t.test('a place that has become a text', async (t) => {
   const headLength = 6
   let changed = 0
   // Pages may have old copies of the row.
-  for (let at = bytes.indexOf(place); at !== -1; at = bytes.indexOf(place, at + 1)) {
+  for (let at = bytes.indexOf(rowKey); at !== -1; at = bytes.indexOf(rowKey, at + 1)) {
     const head = at - headLength
-    if (bytes[head] !== headLength || bytes[head + 1] !== 12 + 2 * place.length) continue
-    bytes.writeUInt8(13 + 2 * place.length, head + 1)
+    if (bytes[head] !== headLength || bytes[head + 1] !== 12 + 2 * rowKey.length) continue
+    bytes.writeUInt8(13 + 2 * rowKey.length, head + 1)
     changed += 1
   }
   t.ok(changed > 0)
@@ -203,7 +201,7 @@ t.test('a place that has become a text', async (t) => {
 })
 
 /** Counts before some rows, and skips: each alone, so that one that is refused hides no other. */
-async function countsOf(folder: string, places: readonly Uint8Array[]): Promise<string[]> {
+async function countsOf(folder: string, rowKeys: readonly Uint8Array[]): Promise<string[]> {
   const read = async (ask: (store: IndexStore) => Promise<unknown>) => {
     const stores = opened(folder)
     try {
@@ -216,8 +214,8 @@ async function countsOf(folder: string, places: readonly Uint8Array[]): Promise<
   }
   const asked = [
     read(async (store) => (await store.counts(0, [])).total),
-    ...places.map((place) => read(async (store) => (await store.counts(0, [place])).before)),
-    ...[0, 300, 600, 900].map((count) => read(async (store) => (await store.placeAt(0, count)).place)),
+    ...rowKeys.map((rowKey) => read(async (store) => (await store.counts(0, [rowKey])).before)),
+    ...[0, 300, 600, 900].map((count) => read(async (store) => (await store.rowKeyAt(0, count)).rowKey)),
   ]
   return Promise.all(asked)
 }
@@ -230,9 +228,9 @@ t.test('a changed count', async (t) => {
   const docs = Array.from({ length: 1000 }, (_, n) => docOf(n))
   await store.update(docs, { from: version, position, more: false })
   const { rows } = await store.read(0, {}, 1000)
-  const places = rows.filter((_, n) => n % 90 === 0).map(({ place }) => place)
+  const rowKeys = rows.filter((_, n) => n % 90 === 0).map(({ rowKey }) => rowKey)
   stores.close()
-  const truth = await countsOf(folder, places)
+  const truth = await countsOf(folder, rowKeys)
   const path = join(folder, 'abc.sqlite')
   const whole = readFileSync(path)
   const random = randomNumbers(SEED)
@@ -246,7 +244,7 @@ t.test('a changed count', async (t) => {
     const count = Number(BigInt(nc) ^ (1n << BigInt(random(36))))
     file.prepare(`UPDATE ${table} SET nc = ? WHERE k = ?`).run(count, k)
     file.close()
-    const answers = await countsOf(folder, places)
+    const answers = await countsOf(folder, rowKeys)
     // One that was refused is empty at the next opening.
     const isKnown = (answer: string, n: number) => [truth[n], 'refused', '0', '[0]', 'null'].includes(answer)
     t.same(
