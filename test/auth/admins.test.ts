@@ -32,7 +32,7 @@ t.test('the first admin closes the server, the last one leaves it open', async (
   t.match(stored, HASH)
   t.match(readFileSync(config.path, 'utf8'), `anna = ${stored}\n`)
   t.notMatch(readFileSync(config.path, 'utf8'), 'secret')
-  t.equal(await setAdmin(config, 'anna', 'other'), stored, 'the old value')
+  t.equal(await setAdmin(config, 'anna', 'other'), stored, 'setAdmin returns the stored value from before')
   t.match(await deleteAdmin(config, 'anna'), HASH)
   t.ok(isOpen(config))
   await t.rejects(deleteAdmin(config, 'anna'), {
@@ -76,7 +76,11 @@ t.test('hosted mode is never open, and keeps its last admin', async (t) => {
   t.ok(config.get('admins', 'ben'))
   await setAdmin(config, 'anna', 'secret')
   const both = await Promise.allSettled([deleteAdmin(config, 'anna'), deleteAdmin(config, 'ben')])
-  t.strictSame(both.map(({ status }) => status).sort(), ['fulfilled', 'rejected'], 'also of two at once')
+  t.strictSame(
+    both.map(({ status }) => status).sort(),
+    ['fulfilled', 'rejected'],
+    'of two calls at once, one succeeds and one is refused',
+  )
 })
 
 t.test('a hash is kept as it is, in each of the three forms', async (t) => {
@@ -174,13 +178,17 @@ t.test('the admin of the environment', async (t) => {
   })
   const stored = first.get('admins', 'anna')!
   t.equal(await verifyPassword('s3cret', stored), true)
-  t.equal(await first.stored('admins', 'anna'), stored, 'kept, since local.ini had no such admin')
+  t.equal(
+    await first.stored('admins', 'anna'),
+    stored,
+    'the stored hash is kept, since local.ini has no such admin',
+  )
   t.equal((await start({})).get('admins', 'anna'), stored)
   const same = await start({ COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 's3cret' })
-  t.equal(same.get('admins', 'anna'), stored, 'a hash that fits is kept')
+  t.equal(same.get('admins', 'anna'), stored, 'a hash that matches the password is kept')
   const changed = await start({ COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'new' })
   t.equal(await verifyPassword('new', changed.get('admins', 'anna')!), true)
-  t.equal(await changed.stored('admins', 'anna'), stored, 'local.ini keeps what its owner set')
+  t.equal(await changed.stored('admins', 'anna'), stored, 'the value that was set at runtime stays stored')
   const refused = (env: NodeJS.ProcessEnv, message: RegExp) =>
     t.rejects(start(env), { name: 'StartError', message })
   await refused({ COUCHDB_USER: 'anna' }, /^COUCHDB_USER is set, but not COUCHDB_PASSWORD\.$/)
@@ -193,7 +201,7 @@ t.test('accounts', async (t) => {
   const config = await open(t)
   const accounts = adminAccounts(config)
   t.equal(await accounts.find('anna'), null)
-  t.ok(isHashed(accounts.decoy()), 'the decoy costs what a real hash costs')
+  t.ok(isHashed(accounts.decoy()), 'the decoy is a hash')
   t.match(accounts.decoy(), /,7$/)
   await setAdmin(config, 'anna', 'x', { persist: false })
   t.match(await accounts.find('anna'), { stored: HASH, roles: ['_admin'] })

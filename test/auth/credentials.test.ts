@@ -54,11 +54,11 @@ t.test('wrong pairs cost a computation, an unknown name too', async (t) => {
   const { checker, letGo, computed } = setUp()
   t.equal(await letGo(checker.check('anna', 'guess')), null)
   t.equal(await letGo(checker.check('nobody', 'secret')), null)
-  t.equal(await letGo(checker.check('nobody', 'decoy')), null, 'an unknown name never gets in')
+  t.equal(await letGo(checker.check('nobody', 'decoy')), null, 'an unknown name is refused')
   t.equal(computed(), 3)
   t.equal(await checker.check('anna', 'guess'), null)
   t.equal(computed(), 3, 'the same wrong pair is refused for a while without a computation')
-  t.strictSame(await letGo(checker.check('anna', 'secret')), anna, 'which does not lock anybody out')
+  t.strictSame(await letGo(checker.check('anna', 'secret')), anna, 'the right password is still accepted')
 })
 
 t.test('a refused pair is tried again after a while', async (t) => {
@@ -76,7 +76,11 @@ t.test('a changed or withdrawn password ends what is remembered', async (t) => {
   t.strictSame(await letGo(checker.check('anna', 'secret')), anna)
   accounts.set('anna', { name: 'anna', salt: '', stored: 'new', roles: ['_admin'] })
   t.equal(await letGo(checker.check('anna', 'secret')), null)
-  t.strictSame(await letGo(checker.check('anna', 'new')), anna, 'at once, though it was refused a moment ago')
+  t.strictSame(
+    await letGo(checker.check('anna', 'new')),
+    anna,
+    'the new password is accepted at once, although it was refused before',
+  )
   accounts.delete('anna')
   t.equal(await letGo(checker.check('anna', 'new')), null)
 })
@@ -107,7 +111,11 @@ t.test('two are computed at once, some wait in order, the rest is refused', asyn
   })
   await letGo(Promise.all(checks))
   t.strictSame(ended, [0, 1, 2, 3, 4])
-  t.strictSame(await letGo(checker.check('anna', 'secret')), anna, 'and then it goes on')
+  t.strictSame(
+    await letGo(checker.check('anna', 'secret')),
+    anna,
+    'the right password is accepted afterwards',
+  )
 })
 
 t.test('many wrong guesses do not evict verified users', async (t) => {
@@ -153,7 +161,11 @@ t.test('too many failures lock a user out, even with the right password', async 
   await t.rejects(checker.check('anna', 'c', here), LOCKED)
   t.equal(computed(), before)
   t.strictSame(await checker.check('anna', 'secret', there), anna)
-  t.strictSame(await checker.check('anna', 'secret', null), anna, 'what is looked at again is no guess')
+  t.strictSame(
+    await checker.check('anna', 'secret', null),
+    anna,
+    'a check without an address is not locked out',
+  )
   t.equal(await letGo(checker.check('nobody', 'c', here)), null)
   t.equal(told.length, 4)
   t.strictSame(told[2], { address: '192.0.2.1', name: 'anna', locks: 'account' })
@@ -190,9 +202,17 @@ t.test('an address that tries many names is refused all that is not known to be 
   for (let name = 0; name < 60; name++) await letGo(checker.check(`name ${name}`, 'summer', here))
   const before = computed()
   await t.rejects(checker.check('bob', 'summer', here), LOCKED)
-  t.strictSame(await checker.check('anna', 'secret', here), anna, 'a device behind the same router goes on')
+  t.strictSame(
+    await checker.check('anna', 'secret', here),
+    anna,
+    'a right password from the same address is accepted',
+  )
   for (const guess of ['a', 'b', 'c']) await t.rejects(checker.check('anna', guess, here), LOCKED)
-  await t.rejects(checker.check('anna', 'secret', here), LOCKED, 'and guesses count on')
+  await t.rejects(
+    checker.check('anna', 'secret', here),
+    LOCKED,
+    'after further guesses, the right password is locked out as well',
+  )
   t.equal(computed(), before)
   t.equal(await letGo(checker.check('bob', 'summer', there)), null)
 })
@@ -238,8 +258,8 @@ t.test('so many failures lock an account for an address, for a while', async (t)
   later(900)
   fail(1)
   t.ok(lockout.isLocked('a', 'anna'))
-  t.notOk(lockout.isLocked('b', 'anna'), 'not for another address')
-  t.notOk(lockout.isLocked('a', 'bob'), 'nor another account')
+  t.notOk(lockout.isLocked('b', 'anna'), 'another address is not locked for the account')
+  t.notOk(lockout.isLocked('a', 'bob'), 'the address is not locked for another account')
   later(900)
   t.ok(lockout.isLocked('a', 'anna'), 'the time of the lock begins with it')
   later(200)
@@ -272,7 +292,7 @@ t.test('many names from one address lock it', async (t) => {
   t.equal(told.length, 60)
   t.equal(told.at(-1)?.locks, 'address')
   fail(30, 'a', 'one more')
-  t.equal(told.length, 60, 'a locked address fills no log')
+  t.equal(told.length, 60, 'failures of a locked address are not logged')
   later(1001)
   t.notOk(lockout.isAddressLocked('a'))
 })
@@ -328,7 +348,11 @@ t.test('a proxy that signs', async (t) => {
     'x-auth-couchdb-username': 'anna',
     'x-auth-couchdb-token': createHmac(digest, secret).update('anna').digest('hex'),
   })
-  t.equal(readProxyAuth(config, signed('sha256', ''), yes), null, 'without a secret nobody can have')
+  t.equal(
+    readProxyAuth(config, signed('sha256', ''), yes),
+    null,
+    'a token that is signed with an empty secret is refused',
+  )
   await config.set('chttpd_auth', 'secret', 's')
   for (const digest of ['sha256', 'sha1']) {
     t.match(readProxyAuth(config, signed(digest, 's'), no), { name: 'anna' }, digest)

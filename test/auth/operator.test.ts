@@ -80,7 +80,7 @@ t.test('the password of an account: the rest of the document stays as it was', a
   t.strictSame(outcome, { kind: 'account', isNew: false, warning: null })
   t.match(await user('böb'), '"big":9007199254740993,"2":1,"1":2')
   t.match(JSON.parse(await user('böb')), { name: 'böb', type: 'user', roles: ['staff'] })
-  t.notOk(await isAdminsPassword('böb', 'ne"w'), 'no admin is made of an account')
+  t.notOk(await isAdminsPassword('böb', 'ne"w'), 'a user account does not become an admin')
   await operator.setPassword({ name: 'anna', password: 'x', create: true })
   await operator.addAccount({ name: 'eve', password: 'x', roles: [] })
   await operator.deleteAccount({ name: 'eve' })

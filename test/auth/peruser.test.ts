@@ -67,7 +67,7 @@ t.test('those that are there already are caught up, at the start and when it is 
   t.same(
     await Array.fromAsync(databases.allNames()),
     [USERS_DATABASE, ANNA, BERT],
-    'one that was lost is made anew',
+    'a missing database is created again',
   )
 })
 
@@ -114,7 +114,7 @@ t.test('of two nodes one does the work, and the other goes on when it stops', as
   await holder?.close()
   await putUser('bert')
   await until(() => isThere(BERT))
-  t.same(made, [ANNA, BERT], 'neither was made twice')
+  t.same(made, [ANNA, BERT], 'each database is created once')
   await other?.close()
 })
 
@@ -138,7 +138,7 @@ t.test('a deleted account loses its rights, and with delete_dbs its database', a
   await removeUser('bert')
   await until(async () => !JSON.stringify(await security(BERT)).includes('bert'))
   const closed = { names: [], roles: ['_admin'] }
-  t.same(await security(BERT), { members: closed, admins: closed }, 'and is open to nobody else by that')
+  t.same(await security(BERT), { members: closed, admins: closed }, 'the security object admits nobody else')
   await set('delete_dbs', 'true')
   await removeUser('anna')
   await until(async () => !(await isThere(ANNA)))

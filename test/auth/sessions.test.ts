@@ -36,7 +36,11 @@ t.test('a session lasts its time, and is renewed when a tenth of it is over', as
   t.equal(await sessions.read(cookie, NOW + 600_000), 'expired')
   const state = await sessions.read(cookie, NOW + 300_000)
   const renewed = typeof state === 'object' ? (state?.renewal ?? '') : ''
-  t.match(await sessions.read(renewed, NOW + 887_000), { account: anna }, 'in steps of 32 s')
+  t.match(
+    await sessions.read(renewed, NOW + 887_000),
+    { account: anna },
+    'a session is renewed in steps of 32 s',
+  )
   t.equal(await sessions.read(renewed, NOW + 888_000), 'expired')
 })
 
@@ -60,7 +64,7 @@ t.test('a cookie that came from CouchDB is taken, one made with SHA-1 too', asyn
   t.equal(
     await sessions.read(sealSession('anna', time, 'salt', 'sha256'), NOW),
     null,
-    'no secret: no session',
+    'without a secret, no session is valid',
   )
   await config.set('couch_httpd_auth', 'secret', 'old')
   for (const digest of ['sha256', 'sha1']) {
@@ -87,10 +91,14 @@ t.test('cookies that are refused', async (t) => {
     t.ok(state === null || state === 'malformed', `byte ${at}`)
   }
   add('anna', 'other')
-  t.equal(await sessions.read(cookie, NOW), null, 'a new password')
+  t.equal(await sessions.read(cookie, NOW), null, 'a new password ends the session')
   accounts.delete('anna')
-  t.equal(await sessions.read(cookie, NOW), null, 'a deleted account')
-  t.equal(await sessions.read(cookie, NOW + 700_000), null, 'of which not even that it has expired is said')
+  t.equal(await sessions.read(cookie, NOW), null, 'a deleted account has no session')
+  t.equal(
+    await sessions.read(cookie, NOW + 700_000),
+    null,
+    'a session of a deleted account is unknown, not expired',
+  )
 })
 
 t.test(
@@ -101,13 +109,13 @@ t.test(
     const ended: unknown[] = []
     const forget = sessions.onChange((names) => ended.push(names))
     const second = await sessions.open(anna, NOW)
-    t.not(first, second, 'two logins within a second are told apart')
+    t.not(first, second, 'two logins within a second have different cookies')
     const renewalOf = async (cookie: string) => {
       const state = await sessions.read(cookie, NOW + 100_000)
       return typeof state === 'object' ? (state?.renewal ?? '') : ''
     }
     const renewed = await renewalOf(first)
-    t.equal(await renewalOf(first), renewed, 'requests that come together get the same one')
+    t.equal(await renewalOf(first), renewed, 'concurrent requests get the same renewed cookie')
     await sessions.end(renewed, NOW + 100_000)
     t.strictSame(ended, [new Set(['anna'])])
     t.equal(await sessions.read(renewed, NOW + 100_000), null)
@@ -116,7 +124,7 @@ t.test(
     t.match(
       await sessions.read(await sessions.open(anna, NOW), NOW),
       { account: anna },
-      'nor is the next login hit',
+      'the next login is not affected',
     )
     forget()
     await sessions.end(second, NOW + 100_000)
@@ -137,7 +145,11 @@ t.test('a session that one node ended is ended on all, and after a restart', asy
     return state !== null && typeof state === 'object' ? (state.renewal ?? '') : ''
   }
   const renewed = await renewalAt(other, first, 100_000)
-  t.equal(await renewalAt(sessions, first, 100_000), renewed, 'both renew it to the same')
+  t.equal(
+    await renewalAt(sessions, first, 100_000),
+    renewed,
+    'both nodes renew the session to the same cookie',
+  )
   const ended: unknown[] = []
   other.onChange((names) => ended.push(names))
   await sessions.end(first, NOW + 200_000)

@@ -37,7 +37,7 @@ t.test('an account that one node locked for an address is locked on all, for as 
   const [one, two] = [node(), node()]
   fail(one.lockout, '192.0.2.1', 'anna b', 2)
   await settled()
-  t.equal(two.lockout.isWatching, false, 'below the threshold each counts for itself')
+  t.equal(two.lockout.isWatching, false, 'failures below the threshold are counted by each node alone')
   fail(one.lockout, '192.0.2.1', 'anna b', 1)
   await settled()
   t.equal(two.lockout.isWatching, true)
@@ -48,7 +48,7 @@ t.test('an account that one node locked for an address is locked on all, for as 
   pass(100_000)
   const three = node()
   await settled()
-  t.equal(three.lockout.isLocked('192.0.2.1', 'anna b'), true, 'a node that starts later learns of it')
+  t.equal(three.lockout.isLocked('192.0.2.1', 'anna b'), true, 'a node that starts later reads the lock')
   t.equal(records.all('lockout').length, 1)
   pass(LIFETIME - 100_000 + 1)
   for (const { lockout } of [one, two, three]) t.equal(lockout.isLocked('192.0.2.1', 'anna b'), false)

@@ -66,7 +66,7 @@ t.test('tokens are added, kept, changed and removed, in ranges of both servers',
   const writes: unknown[] = []
   records.watchCatalog((change) => writes.push(change))
   await tokens.replaceAll(pagesOf(second, 400))
-  t.strictSame(writes, [], 'what is the same is not written')
+  t.strictSame(writes, [], 'unchanged tokens are not written')
 
   await tokens.replaceAll(pagesOf([], 1))
   t.strictSame(await all(), [])

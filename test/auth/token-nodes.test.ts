@@ -72,9 +72,12 @@ t.test('a token that one node revokes is refused on the other, whose feeds are t
   const { one, two } = nodesOver(t, 2)
   const { token, secret } = await one.tokens.make(phone)
   t.match(await two.tokens.check('anna', secret, ''), { id: token.id })
-  t.notOk(two.tokens.check('anna', secret, '') instanceof Promise, 'it is remembered')
+  t.notOk(
+    two.tokens.check('anna', secret, '') instanceof Promise,
+    'the second check is answered from the cache',
+  )
   await sleep(5)
-  t.strictSame(two.changed, [], 'of a new token nobody is told')
+  t.strictSame(two.changed, [], 'a new token is not reported to listeners')
   await one.tokens.revoke(token.id)
   await until(async () => two.changed.length > 0)
   t.strictSame(two.changed, [['anna']])
@@ -170,7 +173,11 @@ t.test('a token that is made while its account is deleted is revoked', async (t)
   const { secret } = await one.tokens.make(phone)
   await until(async () => shared.values.size === 0)
   accounts.set('anna', { name: 'anna', roles: [], stored: null, salt: '' })
-  t.equal(await one.tokens.check('anna', secret, ''), null, 'a later account does not get it')
+  t.equal(
+    await one.tokens.check('anna', secret, ''),
+    null,
+    'a later account of the name does not accept the old token',
+  )
 })
 
 // Whatever several nodes do at once, the records of the table agree.

@@ -155,14 +155,14 @@ t.test('a revoked token is refused when the call resolves, and no record of it i
   const { token, secret } = await tokens.make(phone)
   await check(tokens, 'anna', secret)
   await sleep(5)
-  t.strictSame(changed, [], 'a token that is made withdraws nothing')
+  t.strictSame(changed, [], 'a new token reports no change of rights')
   t.equal(await tokens.revoke(token.id), true)
   t.equal(await check(tokens, 'anna', secret), null)
   t.strictSame(changed[0], ['anna'])
   t.strictSame(
     [...shared.values.values()].map(({ kind }) => kind),
     ['token_owner'],
-    'but the one of the account',
+    "only the record of the account's owner is left",
   )
   t.equal(await tokens.revoke(token.id), false)
   t.equal(await tokens.revoke('none'), false)
@@ -263,7 +263,7 @@ t.test('the last use is noted once a minute, and written once for all', async (t
   t.strictSame(await use(), { time: state.now, client: '', address: '192.0.2.2' })
   tokens.noteUse(two.token.id, 'PouchDB', '::1')
   tokens.noteUse('none', 'PouchDB', '::1')
-  t.equal(records.batches.length, made, 'a request writes nothing')
+  t.equal(records.batches.length, made, 'a use of a token is not written at once')
   await tokens.close()
   t.equal(records.batches.length, made + 1)
   t.strictSame(
@@ -291,9 +291,9 @@ t.test('many uses are written before the minute is over', async (t) => {
   const made = records.batches.length
   for (let n = 0; n < 20_000; n++) tokens.noteUse(`${n}`, 'PouchDB', '::1')
   tokens.noteUse(token.id, 'PouchDB', '::1')
-  t.equal((await useOf(tokens, 'anna'))?.lastUse, null, 'what is too much at once is lost')
+  t.equal((await useOf(tokens, 'anna'))?.lastUse, null, 'uses beyond the limit are not recorded')
   await tokens.close()
-  t.equal(records.batches.length, made, 'and of tokens that are not there nothing is written')
+  t.equal(records.batches.length, made, 'uses of deleted tokens are not written')
 })
 
 t.test('a use that waits brings no revoked token back', async (t) => {
@@ -315,7 +315,11 @@ t.test('positions are written with the uses, and belong to eight databases at mo
   }
   tokens.notePosition('none', 'db', '1-a')
   const positions = (await useOf(tokens, 'anna'))?.positions ?? []
-  t.strictSame([positions[0]?.database, positions[0]?.token], ['db-0', '9-a'], 'the latest first')
+  t.strictSame(
+    [positions[0]?.database, positions[0]?.token],
+    ['db-0', '9-a'],
+    'positions are listed with the latest first',
+  )
   t.equal(positions.length, 8)
   await tokens.close()
   t.strictSame((await useOf(openNode().tokens, 'anna'))?.positions, positions)
@@ -367,12 +371,20 @@ t.test('an account that is made again at once has none of the tokens of the one 
   const made = await tokens.make({ ...phone, account: 'bob' })
   t.equal(await early, null)
   t.equal(await check(tokens, 'bob', secret), null)
-  t.match(await check(tokens, 'bob', made.secret), { account: 'bob' }, 'it has its own')
+  t.match(
+    await check(tokens, 'bob', made.secret),
+    { account: 'bob' },
+    'the new account accepts its own token',
+  )
   t.same(new Set(changed.flat()), new Set(['bob']))
 
   state.fault = new CouchError('store_unavailable')
   makeAgain()
-  t.equal(await check(tokens, 'bob', made.secret), null, 'nor if they cannot be revoked yet')
+  t.equal(
+    await check(tokens, 'bob', made.secret),
+    null,
+    'a token of the former account is refused although its revocation fails',
+  )
   t.equal(await check(tokens, 'bob', made.secret), null)
   state.fault = null
 })
@@ -454,7 +466,7 @@ t.test('damaged records are logged, give no access and are left unchanged', asyn
   }
   t.equal(await check(again, 'anna', secret), null)
   t.ok(faults.length >= broken.length + 1)
-  t.equal(await again.revokeAll('anna'), 1, 'they go with the account')
+  t.equal(await again.revokeAll('anna'), 1, "the account's tokens are revoked")
 })
 
 t.test("an admin's token is no admin's unless it was made as one", (t) => {
@@ -504,7 +516,7 @@ for (const [name, make] of Object.entries(MAKERS)) {
 
     const tokens = tokensOver(records, ACCOUNTS)
     t.teardown(() => tokens.close())
-    t.equal(await check(tokens, 'anna', secret), null, 'what was revoked lets nobody in')
+    t.equal(await check(tokens, 'anna', secret), null, 'a revoked token is refused')
     t.match(await check(tokens, 'anna', again), { isAdmin: false })
     t.equal(await check(tokens, 'bob', again), null)
   })

@@ -37,7 +37,7 @@ t.test('an account is found, and remembered', async (t) => {
   t.equal(opened.get(ID), before)
   t.equal(await users.find('bert'), null)
   await users.find('bert')
-  t.equal(opened.get('org.couchdb.user:bert'), 1, 'that there is none is remembered, too')
+  t.equal(opened.get('org.couchdb.user:bert'), 1, 'a missing account is cached')
   for (const name of ['', '\ud800', 'x'.repeat(10_000)]) t.equal(await users.find(name), null)
 })
 
@@ -90,8 +90,8 @@ t.test('documents that are not accounts, or that allow no login', async (t) => {
   const other = { _rev: rev, name: 'anna', type: 'user', roles: ['x'], password: 'two' }
   await database.put(SYSTEM_USER, ID, body(other), { newEdits: false })
   const refused = { code: 'account_conflicts', status: 401 }
-  await t.rejects(users.find('anna'), refused, 'one with a conflict')
-  await t.rejects(users.find('anna'), refused, 'and the same where it is remembered')
+  await t.rejects(users.find('anna'), refused, 'an account in conflict is refused')
+  await t.rejects(users.find('anna'), refused, 'an account in conflict is also refused from the cache')
   await putUser('bert', { password: 'b', totp: { key: 'x' } })
   t.match(await users.find('bert'), { name: 'bert', stored: null })
   await putUser('carl', { password: null })
@@ -166,7 +166,7 @@ t.test('admins and users together', async (t) => {
   t.equal(both.decoy(), 'decoy')
   const broken = { ...of(), find: async () => Promise.reject(new CouchError('unavailable')) }
   const apart = combinedAccounts(admins, broken)
-  t.match(await apart.find('root'), { roles: ['_admin'] }, 'an admin gets in whatever has befallen _users')
+  t.match(await apart.find('root'), { roles: ['_admin'] }, 'an admin can log in without _users')
   await t.rejects(apart.find('anna'), { code: 'unavailable' })
 })
 
@@ -298,7 +298,7 @@ t.test('once, with the same salt, and all else as it was', async (t) => {
   const { world, checker, asked, faults } = await openUpgrades()
   await world.putUser('anna', { ...weak(30), city: 'Graz' })
   for (const password of ['wrong', 'pw', 'pw']) await checker.check('anna', password)
-  t.same(asked, ['anna'], 'asked of what was computed, not of what is remembered')
+  t.same(asked, ['anna'], 'only a computed check asks for an upgrade of the hash')
   const { _id, _rev, ...doc } = await revision(world, 2)
   t.match(doc, {
     city: 'Graz',

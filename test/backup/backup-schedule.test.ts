@@ -21,10 +21,10 @@ t.test('when the next backup is due', async (t) => {
   t.equal(at({ interval: 0 }), null)
   const setBack = { ...FACTS, failed: 1001 * HOUR }
   t.equal(nextRunAt(setBack, 900 * HOUR), 0, 'a clock that is set back delays nothing')
-  t.equal(at({}), 1000 * HOUR + MINUTE, 'the first')
+  t.equal(at({}), 1000 * HOUR + MINUTE, 'the first backup is due a minute after the start')
   t.equal(at({ last: 990 * HOUR }), 1014 * HOUR)
-  t.equal(at({ last: 500 * HOUR }), 1000 * HOUR + MINUTE, 'a missed one is made up for')
-  t.equal(at({ failed: 1002 * HOUR }), 1003 * HOUR, 'one that failed is tried again')
+  t.equal(at({ last: 500 * HOUR }), 1000 * HOUR + MINUTE, 'a missed backup is due a minute after the start')
+  t.equal(at({ failed: 1002 * HOUR }), 1003 * HOUR, 'a failed backup is due again after an hour')
   t.equal(at({ failed: 1002 * HOUR, interval: HOUR / 2 }), 1002.5 * HOUR)
   t.equal(at({ last: 1001 * HOUR, failed: 1002 * HOUR }), 1025 * HOUR)
 })
@@ -209,7 +209,7 @@ function state(more: Partial<BackupState>): BackupState {
 
 t.test('the state of the backups', async (t) => {
   const fact = (more: Partial<BackupState>) => backupFact(state(more))
-  t.match(fact({}), { ok: true, last: null }, 'the first is still to come')
+  t.match(fact({}), { ok: true, last: null }, 'no fault is reported before the first backup is due')
   t.match(fact({ startedAt: NOW - 49 * HOUR }), { ok: false, reason: 'No backup has been made yet.' })
   t.match(fact({ last: last(47) }), { ok: true, last: 'x', age: 47 * 3600, interval: 86_400 })
   t.match(fact({ last: last(49) }), { ok: false, reason: /^The last backup was made at 2026-11-19T23/ })
@@ -237,7 +237,7 @@ async function copy(dataDir: string, schema: string, name: string, days: number)
 
 t.test('old copies are removed, and the folders that become empty', async (t) => {
   const dataDir = await temporaryFolder(t)
-  t.equal(await removeUpgradeCopies(dataDir, Date.now()), 0, 'there need be none')
+  t.equal(await removeUpgradeCopies(dataDir, Date.now()), 0, 'a folder without copies is accepted')
   await copy(dataDir, 'databases-3', 'old.sqlite', 31)
   await copy(dataDir, 'databases-4', 'old.sqlite', 31)
   await copy(dataDir, 'databases-4', 'new.sqlite', 29)

@@ -162,7 +162,7 @@ t.test('a restore', async (t) => {
     await t.rejects(restore(copy), { message: reason }, what)
     t.equal((await server.request('GET', '/_up')).status, 200)
   }
-  t.equal((await server.request('GET', '/restored')).status, 404, 'none of them made a database')
+  t.equal((await server.request('GET', '/restored')).status, 404, 'no refused restore has created a database')
   const odd = join(parent, 'odd')
   await cp(folder, odd, { recursive: true })
   const whole = JSON.parse(await readFile(join(odd, 'manifest.json'), 'utf8')) as BackupManifest
@@ -174,7 +174,7 @@ t.test('a restore', async (t) => {
   t.match(
     await restore(folder),
     { restored: [{ database: 'restored', doc_count: 1 }] },
-    'the folder as it was',
+    'the unchanged folder is restored',
   )
 })
 
@@ -206,7 +206,7 @@ t.test('the list and a verification', async (t) => {
   t.match(
     (await backups()).backups.map((each: { id: string }) => each.id),
     [id],
-    'what cannot be read is left out, and holds up nothing',
+    'an unreadable backup is left out of the list',
   )
   await rm(join(folder, FILE))
   execFileSync('mkfifo', [join(folder, FILE)])

@@ -87,5 +87,9 @@ t.test('each step is shown with its bytes, frees them, and leaves what is needed
   )
 
   await server.stop()
-  t.equal((await control((controls) => controls.readSpace({}))).cures.length, 0, 'also of a stopped server')
+  t.equal(
+    (await control((controls) => controls.readSpace({}))).cures.length,
+    0,
+    'cures are listed on the folder of a stopped server',
+  )
 })

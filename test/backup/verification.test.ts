@@ -46,7 +46,7 @@ t.test('a verification finds changed and missing files, and that they are back',
       'databases/notes.sqlite: does not have the content that was verified',
     ],
   })
-  t.equal((await verified()).damage.length, 3, 'not twice')
+  t.equal((await verified()).damage.length, 3, 'damage is listed once')
   await writeFile(database, bytes)
   await writeFile(join(folder, 'SHA256SUMS'), sums)
   t.strictSame((await verified()).damage, ['server.sqlite: is missing'])

@@ -32,7 +32,7 @@ async function start(t: Test) {
   t.teardown(async () => {
     for (const { out } of running) out.disconnect()
     await Promise.all(running.map(({ done }) => done))
-    assert.equal(listeners.size, 0, 'nobody listens any more')
+    assert.equal(listeners.size, 0, 'the feed has removed its listener')
     assert.equal(clock.timers, 0)
   })
   const feed = async (query: Record<string, string>, caller: () => UserCtx = () => ADMIN) => {
@@ -136,7 +136,7 @@ t.test('a longpoll waits for a change or its timeout, and is never silent for lo
   const out = await feed({ feed: 'longpoll', since: 'now' })
   t.equal(out.text, '{"results":[\n')
   await clock.pass(25_000)
-  t.equal(out.text, '{"results":[\n\n', 'white space before a proxy would give up')
+  t.equal(out.text, '{"results":[\n\n', "a heartbeat is sent before a proxy's time limit")
   await happens(() => catalog.noteUpdated(['b']))
   t.equal(
     plain(out.text),
@@ -144,7 +144,7 @@ t.test('a longpoll waits for a change or its timeout, and is never silent for lo
   )
   const idle = await feed({ feed: 'longpoll', since: 'now', heartbeat: 'true' })
   await clock.pass(90_000)
-  t.ok(idle.ended, 'proxies cut at 100 s')
+  t.ok(idle.ended, 'the feed ends before the 100 s of a proxy')
 })
 
 t.test('an eventsource feed sends changes and heartbeats', async (t) => {

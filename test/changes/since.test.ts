@@ -34,10 +34,10 @@ t.test('a bare number is a remembered one wherever any is remembered', async (t)
     { token: '30', seq: 50 },
   ])
   t.same(await read(moved, '10'), from(40))
-  t.same(await read(moved, '"29"'), from(40), 'the newest that is older')
+  t.same(await read(moved, '"29"'), from(40), 'the newest older position counts')
   t.same(await read(moved, '1000'), from(50))
   t.same(await read(moved, '9'.repeat(400)), from(50), 'a number of any length')
-  t.same(await read(moved, '9'), FROM_0, 'not the local number')
+  t.same(await read(moved, '9'), FROM_0, 'a number of the old server is not a local number')
   t.same(await read(moved, '0'), from(0))
 })
 
@@ -98,7 +98,7 @@ t.test('what cannot be remembered is refused, or left out', async (t) => {
     { token: 'no token', seq: 3 },
     { token: '9'.repeat(30), seq: 3 },
   ])
-  t.same(await read(store, '2'), from(2), 'no number is remembered')
+  t.same(await read(store, '2'), from(2), 'a number without a remembered position is a local number')
   await rememberTokens(store, [{ token: '0', seq: 3 }])
   t.same([await read(store, '2'), await read(store, '0')], [from(0), from(0)])
 })

@@ -85,7 +85,7 @@ t.test('a passphrase file has one line', async (t) => {
   }
   for (const text of ['of the notes ✨', ' between spaces ', 'x'.repeat(4096)])
     for (const end of text.length > 4000 ? [''] : ['', '\n', '\r\n']) t.equal(await read(text + end), text)
-  t.equal(await read('\ufeffof Windows\r\n'), 'of Windows', 'an editor says that it is UTF-8')
+  t.equal(await read('\ufeffof Windows\r\n'), 'of Windows', 'a byte order mark is removed')
   const refused: [text: string | Buffer, message: RegExp][] = [
     ['', /is empty\.$/],
     [' \n', /is empty\.$/],

@@ -32,11 +32,11 @@ t.test('without a file the defaults are listed, as strings', async (t) => {
     chttpd: { port: '5984', max_http_request_size: '4294967296' },
     couchdb: { max_document_size: '8000000' },
   })
-  t.strictSame(all.log, { level: 'info' }, 'what is unset is not listed')
+  t.strictSame(all.log, { level: 'info' }, 'unset keys are not listed')
   t.notOk('admins' in all)
   t.strictSame(config.section('nothing'), {})
   t.equal(config.get('chttpd_auth', 'secret'), undefined)
-  t.notOk(existsSync(config.path), 'reading writes nothing')
+  t.notOk(existsSync(config.path), 'reading creates no file')
 })
 
 t.test('defaults < local.ini < environment < command line', async (t) => {
@@ -47,7 +47,7 @@ t.test('defaults < local.ini < environment < command line', async (t) => {
   const env = { SETTEE_PORT: '2', SETTEE_LOG_LEVEL: ' warning ', SETTEE_BIND: '', COUCHDB_SECRET: 'shh' }
   const config = await open(dataDir, { env, flags: { port: 3, logFile: 'b.log' } })
   t.equal(config.integer('chttpd', 'port'), 3)
-  t.equal(config.get('chttpd', 'bind_address'), '::1', 'an empty variable is an unset one')
+  t.equal(config.get('chttpd', 'bind_address'), '::1', 'an empty environment variable counts as unset')
   t.equal(config.get('log', 'level'), 'warning')
   t.equal(config.get('log', 'file'), 'b.log')
   t.equal(config.get('chttpd_auth', 'secret'), 'shh')
@@ -123,7 +123,7 @@ t.test('a change takes effect, is announced, and is stored', async (t) => {
   t.equal(await config.set('httpd', 'WWW-Authenticate', 'Basic realm="couchdb"'), '')
   t.equal(await config.set('log', 'level', 'debug'), 'error')
   t.equal(await config.set('x', 'y', 'memory', { persist: false }), '')
-  t.equal(config.get('log', 'level'), 'debug', 'beats the command line')
+  t.equal(config.get('log', 'level'), 'debug', 'a value that was set at runtime overrides the command line')
   t.equal(settingsOf(config).limits.maxDocumentSize, 2000)
   t.equal(await config.delete('couchdb', 'max_document_size'), '2000')
   t.equal(settingsOf(config).limits.maxDocumentSize, 8_000_000, 'the default is back')
@@ -185,7 +185,11 @@ t.test('a write that fails changes nothing', async (t) => {
   await t.rejects(config.delete('a', 'b'), failure)
   t.equal(config.get('a', 'b'), '1')
   t.equal(told, 0)
-  t.equal(await config.set('a', 'b', '3', { persist: false }), '1', 'later writes are not held up')
+  t.equal(
+    await config.set('a', 'b', '3', { persist: false }),
+    '1',
+    'a failed write does not block later ones',
+  )
   t.equal(readFileSync(config.path, 'utf8'), '[a]\nb = 1\n')
 })
 
@@ -240,7 +244,11 @@ t.test('refusals', async (t) => {
     reason: 'unknown_config_value',
   })
   await t.rejects(config.delete('daemons', 'b'), { code: 'config_read_only', status: 403 })
-  await t.rejects(config.set('admins', 'anna', 'plain'), { message: /setAdmin/ }, 'a fault of ours')
+  await t.rejects(
+    config.set('admins', 'anna', 'plain'),
+    { message: /setAdmin/ },
+    'setting a plain password with set is a programming error',
+  )
   t.notOk(existsSync(config.path))
 })
 
@@ -321,14 +329,14 @@ t.test('a key of [couch_httpd_auth] or [httpd] counts where the newer section la
   const timeout = () => config.integer('chttpd_auth', 'timeout')
   t.equal(timeout(), 1200)
   t.equal(config.get('chttpd_auth', 'secret'), 'old')
-  t.equal(
-    config.integer('chttpd_auth', 'iterations'),
-    600_000,
-    'set to what is the default, it is set all the same',
-  )
+  t.equal(config.integer('chttpd_auth', 'iterations'), 600_000, 'a value equal to the default counts as set')
   t.same(settingsOf(config).rules.users.passwordRules, [{ pattern: '[0-9]', reason: '' }])
-  t.match(config.section('chttpd_auth'), { timeout: '1200' }, 'shown as it is in effect')
-  t.equal(config.integer('chttpd', 'port'), 5984, 'of [httpd] only what CouchDB reads from both')
+  t.match(config.section('chttpd_auth'), { timeout: '1200' }, 'the section shows the value in effect')
+  t.equal(
+    config.integer('chttpd', 'port'),
+    5984,
+    '[httpd] counts only for keys that CouchDB reads from both sections',
+  )
   t.equal(config.get('chttpd', 'bind_address'), '127.0.0.1')
   t.equal(config.bytes('chttpd', 'max_http_request_size'), 5000)
   const told: unknown[] = []

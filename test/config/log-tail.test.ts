@@ -22,7 +22,11 @@ t.test('pages, from a number on', async (t) => {
   t.strictSame(messages(tail.page(3, ALL, 10)), ['c', 'd'])
   t.strictSame(tail.page(5, ALL, 10), { lines: [], next: 5, missed: 0 })
   t.strictSame(messages(tail.page(1, { level: 'notice', text: '' }, 10)), ['b', 'd'])
-  t.strictSame(messages(tail.page(1, { level: 'debug', text: '"MSG":"C' }, 10)), ['c'], 'in any case')
+  t.strictSame(
+    messages(tail.page(1, { level: 'debug', text: '"MSG":"C' }, 10)),
+    ['c'],
+    'the search ignores case',
+  )
   t.strictSame(tail.newest(5, { level: 'notice', text: '' }, 1), { from: 4, found: 1, isAll: false })
   t.strictSame(tail.newest(5, { level: 'notice', text: '' }, 9), { from: 1, found: 2, isAll: true })
 })
@@ -47,8 +51,8 @@ t.test('it is bounded in lines and in characters, and says what was missed', asy
 t.test('tokens', async (t) => {
   const tail = filled(line('a'), line('b'))
   t.equal(tail.after(tail.token(1)), 2)
-  t.equal(tail.after(tail.token(999)), 3, 'never beyond the next line')
-  t.equal(tail.after('7-00000000'), 1, 'of an earlier start')
+  t.equal(tail.after(tail.token(999)), 3, 'a token beyond the newest line means the next line')
+  t.equal(tail.after('7-00000000'), 1, 'a token of an earlier start means the first line')
   for (const bad of ['', '7', '7-', '7-xyz', '-1-00000000', '1e3-00000000'])
     t.equal(tail.after(bad), null, bad)
   t.strictSame(['warn', 'WARNING', 'fatal', 'x', ''].map(readLevel), ['warn', 'warn', 'fatal', null, null])

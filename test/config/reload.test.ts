@@ -47,10 +47,10 @@ t.test('changes by hand take effect, and keys that are gone go back', async (t) 
   ])
   const [line] = log
   t.match(line, { level: 'info', facts: { changed: Array }, message: /reloaded the configuration/ })
-  t.notMatch(JSON.stringify(line), /8000000|"x"|"3"/, 'no values')
+  t.notMatch(JSON.stringify(line), /8000000|"x"|"3"/, 'the log line has no values')
   told.length = 0
   await reload()
-  t.strictSame(told, [], 'nothing has changed')
+  t.strictSame(told, [], 'no change is reported')
 })
 
 t.test('an error changes nothing and names its line', async (t) => {
@@ -79,10 +79,10 @@ t.test('an error changes nothing and names its line', async (t) => {
     t.strictSame(config.all(), before)
     t.match(log.at(-1), { level: 'warn', facts: { reason }, message: /nothing changed/ })
   }
-  t.notMatch(JSON.stringify(log), 'secret', 'no password is told')
+  t.notMatch(JSON.stringify(log), 'secret', 'the log has no password')
   write(`${FAST}[a]\nb = 2\n`)
   await reload()
-  t.equal(config.get('a', 'b'), '2', 'and it goes on')
+  t.equal(config.get('a', 'b'), '2', 'the next reload succeeds')
 })
 
 t.test('environment and command line beat local.ini, but for what was written since', async (t) => {
@@ -102,12 +102,12 @@ t.test('environment and command line beat local.ini, but for what was written si
   await config.set('chttpd', 'port', '3', { persist: false })
   await config.delete('chttpd_auth', 'secret')
   await reload()
-  t.equal(config.get('log', 'level'), 'info', 'what was written counts')
-  t.equal(config.get('chttpd', 'port'), '1', 'memory is flushed, as in CouchDB')
-  t.equal(config.get('chttpd_auth', 'secret'), undefined, 'a deletion counts')
+  t.equal(config.get('log', 'level'), 'info', 'a value that was set at runtime stays in effect')
+  t.equal(config.get('chttpd', 'port'), '1', 'values that were set in memory only are dropped, as in CouchDB')
+  t.equal(config.get('chttpd_auth', 'secret'), undefined, 'a deletion at runtime stays in effect')
   write(`${FAST}[log]\nlevel = error\n`)
   await reload()
-  t.equal(config.get('log', 'level'), 'error', 'and so does a change by hand, from then on')
+  t.equal(config.get('log', 'level'), 'error', 'a later change of the file takes effect')
 })
 
 t.test('admins that were added by hand are hashed, in the file too', async (t) => {
@@ -120,11 +120,15 @@ t.test('admins that were added by hand are hashed, in the file too', async (t) =
   t.match(text(), /^bert = -pbkdf2:sha256-\S+ ; he$/m)
   write(text().replace(/^anna = .*$/m, 'anna = one'))
   await reload()
-  t.equal(config.get('admins', 'anna'), stored, 'the hash in effect is kept where it fits')
+  t.equal(config.get('admins', 'anna'), stored, 'the hash in effect is kept if it matches the password')
   t.notMatch(text(), 'anna = one')
   write(text().replace(/^bert = .*\n/m, ''))
   await reload()
-  t.strictSame(Object.keys(config.section('admins')), ['anna'], 'one that is removed by hand goes')
+  t.strictSame(
+    Object.keys(config.section('admins')),
+    ['anna'],
+    'an admin that was removed from the file is removed',
+  )
 })
 
 t.test('a half-written file takes no admin away', async (t) => {
@@ -164,17 +168,25 @@ t.test('the admin of the environment stays', async (t) => {
   const stored = config.get('admins', 'anna')!
   write(FAST)
   await reload()
-  t.equal(config.get('admins', 'anna'), stored, 'also when local.ini has lost it')
+  t.equal(config.get('admins', 'anna'), stored, 'a hash is kept although local.ini has lost it')
   write(`${FAST}[admins]\nanna = ${await hashPassword('other', { iterations: 7, prf: 'sha256' })}\n`)
   await reload()
-  t.equal(await verifyPassword('one', config.get('admins', 'anna')!), true, 'and beats local.ini')
+  t.equal(
+    await verifyPassword('one', config.get('admins', 'anna')!),
+    true,
+    'a password of the environment overrides local.ini',
+  )
   write(`${FAST}[admins]\nanna = plain\n`)
   await reload()
   t.equal(await verifyPassword('one', config.get('admins', 'anna')!), true)
   t.notMatch(text(), 'plain')
   await setAdmin(config, 'anna', 'changed')
   await reload()
-  t.equal(await verifyPassword('changed', config.get('admins', 'anna')!), true, 'but not what was set since')
+  t.equal(
+    await verifyPassword('changed', config.get('admins', 'anna')!),
+    true,
+    'a password of the environment does not override a later change',
+  )
 })
 
 t.test('a source that has gone changes nothing', async (t) => {

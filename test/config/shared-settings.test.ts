@@ -157,16 +157,22 @@ t.test('a line of local.ini must not contradict the shared settings', async (t) 
 
 t.test('nodes have one mode: the first decides, later ones follow, and none is hosted alone', async (t) => {
   const [first, second, third] = sharedRecords(3)
-  t.notOk((await node(t, third!, { isServer: false })).config.isHosted, 'a command decides nothing')
+  t.notOk(
+    (await node(t, third!, { isServer: false })).config.isHosted,
+    'a command line without --hosted does not decide the mode',
+  )
   const one = await node(t, first!, { flags: { hosted: true } })
-  t.ok((await node(t, third!, { isServer: false })).config.isHosted, 'but it follows')
+  t.ok(
+    (await node(t, third!, { isServer: false })).config.isHosted,
+    'a command follows the mode of the store',
+  )
   const two = await node(t, second!)
-  t.ok(two.config.isHosted, 'though it was started without --hosted')
+  t.ok(two.config.isHosted, 'a server without --hosted is in hosted mode')
   t.strictSame(two.config.origin('settee', 'mode'), { from: 'shared', name: null })
   await two.config.set('settee', 'mode', 'single')
   await settled()
   t.equal(one.config.get('settee', 'mode'), 'single')
-  t.ok(one.config.isHosted && two.config.isHosted, 'as at the start')
+  t.ok(one.config.isHosted && two.config.isHosted, 'both nodes are still in hosted mode')
   await t.rejects(node(t, third!, { flags: { hosted: true } }), {
     name: 'StartError',
     message: /are in single mode/,

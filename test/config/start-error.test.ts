@@ -69,7 +69,7 @@ t.test('a missing folder is made, for its owner alone', async (t) => {
   await prepareDataFolder(data)
   chmodSync(data, 0o750)
   await prepareDataFolder(data)
-  t.equal(statSync(data).mode & 0o777, 0o750, 'what its owner chose is kept')
+  t.equal(statSync(data).mode & 0o777, 0o750, 'the permissions of an existing folder are kept')
   symlinkSync(data, join(folder, 'link'))
   await prepareDataFolder(join(folder, 'link'))
 })

@@ -81,7 +81,7 @@ t.test('each rule', async (t) => {
   t.strictSame(found(facts({}, { backupAge: null })), ['settee/backup_interval'])
   t.strictSame(found(facts({}, { backupAge: 8 * 86_400 })), ['settee/backup_interval'])
   const { backupAge, ...noBackups } = facts()
-  t.strictSame(found(noBackups), [], 'a server that makes no backups')
+  t.strictSame(found(noBackups), [], 'a server without backups has no finding about them')
 })
 
 t.test('dangers come first', async (t) => {

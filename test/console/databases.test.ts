@@ -39,7 +39,10 @@ t.test('a security object in plain words, and back', async (t) => {
   ] as const) {
     const access = accessOf(security)
     t.equal(access.entry, entry, JSON.stringify(security))
-    t.ok(isSameAccess(accessOf(securityOf(access, security)), access), 'and back')
+    t.ok(
+      isSameAccess(accessOf(securityOf(access, security)), access),
+      'the security object converts back to the same access',
+    )
   }
   t.strictSame(securityOf(NOBODY), {
     admins: { names: [], roles: [] },
@@ -52,7 +55,11 @@ t.test('a security object in plain words, and back', async (t) => {
     roles: [],
   })
   const before = { admins: { names: ['a'], roles: ['_admin'] }, couchdb_auth_only: true } as object
-  t.match(securityOf(accessOf(before), before), { ...before }, 'what the page does not know stays')
+  t.match(
+    securityOf(accessOf(before), before),
+    { ...before },
+    'unknown members of the security object are kept',
+  )
 })
 
 t.test('who loses what', async (t) => {

@@ -47,8 +47,8 @@ t.test('filters', async (t) => {
   const keys = (group: Parameters<typeof filterSettings>[1]['group'], text = '') =>
     filterSettings(all, { group, text }).map(({ key }) => key)
   t.strictSame(keys('all', ' KEEP bodies'), ['keep_days'])
-  t.strictSame(keys('all', '30'), ['keep_days'], 'by the value')
-  t.strictSame(keys('all', '***'), [], 'not by a secret')
+  t.strictSame(keys('all', '30'), ['keep_days'], 'a setting is found by its value')
+  t.strictSame(keys('all', '***'), [], 'a secret value is not searched')
   t.strictSame(keys('changed'), ['backup_folder'])
   t.strictSame(keys('backups'), ['backup_folder'])
   t.strictSame(keys('unsafe'), [])

@@ -123,7 +123,7 @@ t.test('an invalid call is refused', async (t) => {
   }
   t.match(JSON.parse(await raw(dataDir, '{"act":"setPassword","argument":null}')), { error: {} })
   await t.rejects(raw(dataDir, Buffer.alloc(10_000_000, 'x')), 'is cut')
-  t.ok(await (await reach()).deleteAccount({ name: 'x' }), 'and others are answered')
+  t.ok(await (await reach()).deleteAccount({ name: 'x' }), 'other connections are answered')
 })
 
 t.test('the socket of a dead server is replaced', async (t) => {

@@ -74,7 +74,7 @@ t.test('pieces get smaller by halves as more waits, and are never nothing', asyn
     return pieceBytes(256 * KB) / KB
   })
   t.same(seen, [256, 256, 128, 128, 64, 32])
-  t.equal(pieceBytes(16 * KB), 16 * KB, 'those that are small are left')
+  t.equal(pieceBytes(16 * KB), 16 * KB, 'small pieces are not shortened')
   removeOutgoing(107 * MB)
   t.equal(outgoingBytes(), 0)
   t.equal(pieceBytes(256 * KB), 256 * KB)
@@ -100,7 +100,7 @@ t.test('unsent bytes count until they arrive or are lost', async (t) => {
   here.lose()
   t.equal(outgoingBytes(), 0)
   here.lose()
-  t.equal(outgoingBytes(), 0, 'once')
+  t.equal(outgoingBytes(), 0, 'the bytes are subtracted once')
 })
 
 t.test('threads share one count', async (t) => {

@@ -27,7 +27,11 @@ t.test('positions in a bundle are shown as those in the sources', async (t) => {
   for (const same of ['dist/x.js:1:1', 'dist/y.js:1:1', 'dist/z.js:1:1']) {
     t.equal(shown(same), `    at f (${root}${same})`, same)
   }
-  t.equal(sourceTrace(`at ${root}dist/x.js:2:3`, `${root}other/`), `at ${root}dist/x.js:2:3`, 'of others')
+  t.equal(
+    sourceTrace(`at ${root}dist/x.js:2:3`, `${root}other/`),
+    `at ${root}dist/x.js:2:3`,
+    'paths of other packages are kept',
+  )
   t.equal(
     sourceTrace(`at async ${root}dist/x.js:2:3\nat ${root}dist/x.js:2:5`, root),
     `at async ${root}src/a.ts:3:5\nat ${root}src/b.ts:34:1`,

@@ -82,7 +82,7 @@ t.test('clients that do not read their lists stop nobody else', async (t) => {
   t.match(await call(server, 'GET', `${APP}/_show/ok`), { text: 'ok' })
   t.notOk(isDone, 'a second list of the same caller waits')
   socket.destroy()
-  t.match(await next, { text: '501' }, 'until the first client has left')
+  t.match(await next, { text: '501' }, 'the second list runs after the first client has left')
 })
 
 t.test('a database can be deleted, and the server can stop, while lists wait', async (t) => {

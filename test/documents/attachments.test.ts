@@ -163,7 +163,7 @@ t.test('an edit may send back the document as read', async (t) => {
 t.test('revpos is the generation that added the content', async (t) => {
   const { put, get } = await openDatabase()
   const first = await put('x', { _attachments: { a: { ...HELLO, revpos: 17 } } })
-  t.equal((await get('x'))._attachments.a.revpos, 1, 'what an interactive write says is ignored')
+  t.equal((await get('x'))._attachments.a.revpos, 1, 'revpos of an interactive write is ignored')
   const second = await put('x', { _rev: first, _attachments: { a: { stub: true }, b: HELLO } })
   t.match((await get('x'))._attachments, { a: { revpos: 1 }, b: { revpos: 2 } })
   await put('x', { _rev: second, _attachments: { a: HELLO, b: { stub: true, revpos: 2 } } })
@@ -339,7 +339,7 @@ t.test('attachments per document are limited, and existing ones can be edited an
   t.equal((await get('x'))._rev, rev)
   rules.maxAttachments = 2
   const edited = await put('x', { ...(await get('x')), n: 1 })
-  await t.rejects(file('f0', edited), refused, 'also where one takes the place of another')
+  await t.rejects(file('f0', edited), refused, 'a name that replaces another one is checked')
   const { rev: smaller } = await database.removeAttachment(ADMIN, 'x', 'f1', edited)
   await file('f0', smaller)
 })
@@ -413,7 +413,7 @@ t.test('it creates a missing document, and adds a revision to an existing one', 
       b: { content_type: 'text/plain', revpos: 2, digest: md5('two'), length: 3, stub: true },
     },
   })
-  t.equal(await content('x', 'a', first), 'one', 'of an old revision')
+  t.equal(await content('x', 'a', first), 'one', 'the attachment of an old revision is readable')
   t.equal(await content('x', 'a'), 'three')
   t.equal(await attach('y', 'a', 'one'), first, 'the same edit is the same revision')
 })
@@ -459,7 +459,11 @@ t.test('a missing attachment cannot be removed', async (t) => {
     code: 'no_attachment',
     reason: 'Document is missing attachment',
   })
-  await t.rejects(detach('x', 'b'), { code: 'no_attachment' }, 'told before the conflict')
+  await t.rejects(
+    detach('x', 'b'),
+    { code: 'no_attachment' },
+    'a missing attachment is reported before the conflict',
+  )
   await t.rejects(detach('none', 'a'), { code: 'not_found', reason: 'missing' })
   const { rev } = await database.remove(ADMIN, 'x', first)
   await t.rejects(detach('x', 'a'), { code: 'deleted' })
@@ -532,7 +536,7 @@ t.test('gzip is stored as sent', async (t) => {
   const twice = Buffer.concat([zipped, gzipSync('x')])
   const { _rev } = await get('x')
   await put(twice, _rev)
-  t.match((await get('x'))._attachments.a, { length: 601 }, 'of several members the sum')
+  t.match((await get('x'))._attachments.a, { length: 601 }, 'the size of several gzip members is their sum')
   const cases: [bytes: Uint8Array, code: string][] = [
     [Buffer.from('no gzip'), 'gzip_body'],
     [zipped.subarray(0, -1), 'gzip_body'],

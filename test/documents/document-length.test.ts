@@ -96,7 +96,7 @@ t.test('each way of a document into a database refuses it before its text is rea
     body: Buffer.from(`{"docs":[["${'x'.repeat(MB)}"]],"docs":[]}`),
     headers: { 'content-type': 'application/json' },
   })
-  t.equal(replaced.status, 413, 'what a later member replaces is not parsed either')
+  t.equal(replaced.status, 413, 'the length of a member that a later one replaces counts')
 })
 
 t.test('contents of attachments do not count, and neither does white space', async (t) => {

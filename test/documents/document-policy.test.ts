@@ -303,7 +303,7 @@ t.test('a tombstone of a missing or deleted document counts as new data', async 
   const [row] = await bulkAs(opened, user, { docs: [{ ...gone, _rev }] })
   t.match(row, { ok: true })
   const again = await bulkAs(opened, user, { docs: [{ ...gone, _rev: row.rev }, gone] })
-  t.match(again, [{ error: 'conflict' }, { error: 'conflict' }], 'once more')
+  t.match(again, [{ error: 'conflict' }, { error: 'conflict' }], 'a tombstone cannot be deleted again')
   t.equal((await opened.store.info()).docCount, 1)
 })
 
@@ -329,7 +329,7 @@ t.test('tombstones cannot be used to store more data', async (t) => {
     'of what is not here, of no leaf, larger than what it deletes',
   )
   t.same(await replicated([gone('a', '2-d', ids('d'))]), [], 'one that ends a leaf is taken')
-  t.same(await replicated([gone('a', '2-d', ids('d'))]), [], 'again: it is known')
+  t.same(await replicated([gone('a', '2-d', ids('d'))]), [], 'a known deletion is accepted without an error')
   const later = await userWith(opened, { bytes: 0 })
   const second = { new_edits: false, docs: [gone('a', '2-f', ids('f'))] }
   t.match(await bulkAs(opened, later, second), [{ error: 'forbidden' }], 'no second one')
@@ -357,7 +357,7 @@ t.test('ancestors count, with whatever they come', async (t) => {
     _revisions: { start: 1000 + count, ids: [...hashes(count, 'b'), ...stored] },
   })
   const gone = (count: number) => ({ ...end(count), _deleted: true })
-  t.match(await push(user, 'small', [], gone(100)), refused, 'of a deletion')
+  t.match(await push(user, 'small', [], gone(100)), refused, 'a long history of a deletion is refused')
   t.match(
     await push(user, 'small', [], { _deleted: true, _revisions: { start: 1001, ids: ['c', ...older] } }),
     refused,
@@ -507,7 +507,7 @@ t.test('the _local documents of one request are added up', async (t) => {
   const refused = (await bulkAs(opened, beyond, { docs: grown })).filter(
     ({ error }: Json) => error === 'forbidden',
   )
-  t.equal(refused.length, 40, 'those that are stored do not become longer without end')
+  t.equal(refused.length, 40, 'stored documents do not grow beyond the quota')
 })
 
 // The writes that a database accepts while its disk is full.
@@ -565,7 +565,11 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
         REFUSED,
         'older ancestors of a stored revision',
       )
-      await t.rejects(put('a', { _rev: '1-abc' }), { code: 'conflict' }, 'what is wrong anyway is told that')
+      await t.rejects(
+        put('a', { _rev: '1-abc' }),
+        { code: 'conflict' },
+        'a conflict is reported as a conflict',
+      )
     })
 
     t.test('a user without the right to write gets that error', async (t) => {
@@ -583,7 +587,7 @@ for (const [name, makeEngine] of Object.entries(ENGINES)) {
       await t.rejects(bulk({ docs: [{ _id: 'new' }] }), REFUSED)
       const known = replicated('a', { start: 1, ids: [rev.slice(2)], doc: { text: 'a' } })
       const tombstone = replicated('c', { start: 2, ids: ['f'.repeat(32), c.rev.slice(2)], deleted: true })
-      t.same(await bulk({ new_edits: false, docs: [known] }), [], 'what is stored already')
+      t.same(await bulk({ new_edits: false, docs: [known] }), [], 'a known revision is accepted')
       await t.rejects(bulk({ new_edits: false, docs: [{ _id: 'new', _rev: '1-a' }, tombstone] }), REFUSED)
       await t.rejects(database.open(ADMIN, 'c', {}), { code: 'deleted' }, 'its deletions are stored')
     })

@@ -321,7 +321,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
     const count = 2500
     // More work than one decision may do, so later decisions take the remaining edits.
     t.same(await replicate('x', ...leaves(count)), [])
-    t.same(await replicate('x', ...leaves(count)), [], 'what comes again changes nothing')
+    t.same(await replicate('x', ...leaves(count)), [], 'known leaves change nothing')
     const rows = JSON.parse(await text(database.openRevs(ADMIN, 'x', 'all', { revs: true })))
     t.equal(rows.length, count)
     t.ok(rows.every(({ ok }: { ok: { _rev: string; n: number } }) => ok._rev === `2-x${ok.n}`))
@@ -349,7 +349,7 @@ for (const [engine, makeEngine] of Object.entries(ENGINES)) {
       { id: 'x', rev: '2-x21', error: 'forbidden' },
     ])
     t.same(await replicate('x', { start: 3, ids: ['y', 'x3'] }), [], 'an edit of a leaf passes')
-    t.same(await replicate('x', leaf(4)), [], 'so does what is known')
+    t.same(await replicate('x', leaf(4)), [], 'a known revision is accepted')
     await put('x', { _id: 'x', _rev: '2-x5', _deleted: true })
     t.equal((await get('x', { conflicts: true }))._conflicts.length, 18)
     t.equal((await replicate('x', leaf(30))).length, 1, 'deleted leaves count')

@@ -125,7 +125,7 @@ t.test('a revision as CouchDB’s replicator sends it', async (t) => {
     'b.txt': { revpos: 3, length: 34, digest: md5(zipped), encoding: 'gzip', encoded_length: zipped.length },
   })
   const seq = (await get('x', { localSeq: true }))._local_seq
-  t.equal(await putRelated(doc, parts, { newEdits: false }), '3-c', 'again')
+  t.equal(await putRelated(doc, parts, { newEdits: false }), '3-c', 'the same request has the same revision')
   t.equal((await get('x', { localSeq: true }))._local_seq, seq)
 })
 
@@ -157,7 +157,7 @@ t.test('inline and following contents make the same revision', async (t) => {
   const [one, other] = await Promise.all(
     ['x', 'y'].map((id) => database.openAttachment(ADMIN, id, 'a', undefined)),
   )
-  t.equal(one?.blob, other?.blob, 'and stored once')
+  t.equal(one?.blob, other?.blob, 'equal contents are stored once')
   t.match(await get('x'), { _rev: inline })
 })
 

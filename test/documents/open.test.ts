@@ -452,7 +452,7 @@ t.test('a content is read in steps, and is pinned from the first to the last', a
   const { store, held, attach } = await openStore()
   const content = await attach({ name: 'a', content: BIG })
   const reading = readContent(store, content, 10, BIG.length)
-  t.equal(held(), 0, 'not before it is read')
+  t.equal(held(), 0, 'no content is held before it is read')
   const chunks: Uint8Array[] = []
   for await (const chunk of reading) {
     t.equal(held(), 1)
@@ -478,7 +478,11 @@ t.test('a content that is missing or was replaced is no_attachment', async (t) =
   const content = await attach({ name: 'a', content: 'a' })
   const gone = { code: 'no_attachment' }
   await t.rejects(chunksOf(readContent(store, { ...content, digest: 'md5-other' }, 0, 1)), gone)
-  await t.rejects(chunksOf(readContent(store, { ...content, blob: 9999 }, 0, 0)), gone, 'also of no bytes')
+  await t.rejects(
+    chunksOf(readContent(store, { ...content, blob: 9999 }, 0, 0)),
+    gone,
+    'a missing blob is an error although no bytes are read',
+  )
   await t.rejects(pinContents(store, [content, { ...content, blob: 9999 }]), gone)
   t.equal(held(), 0)
   const pins = await pinContents(store, [content, content])
@@ -562,7 +566,7 @@ t.test('pieces can be texts, bytes and contents in each form', async (t) => {
   t.ok(Buffer.concat(chunks).equals(expected))
   t.equal(piecesLength(pieces), expected.length)
   t.ok(Math.max(...chunks.map(({ length }) => length)) <= 512 * 1024, 'none is large')
-  t.ok(chunks.length < 40, 'nor are they tiny')
+  t.ok(chunks.length < 40, 'the answer has few chunks')
   t.equal(held(), 0)
   t.same(await chunksOf(pieceChunks([], read as never)), [])
   t.same(await chunksOf(pieceChunks(['', new Uint8Array(0)], read as never)), [])

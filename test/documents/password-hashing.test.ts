@@ -77,7 +77,7 @@ t.test('a document without a password, such as a replicated one, is stored uncha
   t.match(first, hash)
   await database.put(ANNA, ID, body({ ...first, city: 'Graz' }), {})
   const { _rev, ...second } = await getUser('anna')
-  t.match(second, { ...hash, city: 'Graz' }, 'also when it is sent back')
+  t.match(second, { ...hash, city: 'Graz' }, 'the hash is kept when it is sent back')
   const text = `{"_rev":"${_rev}","name":"anna","type":"user","roles":[],"password":null,"n":1.0}`
   await database.put(ADMIN, ID, body(text), {})
   const { json } = await database.open(ADMIN, ID, {})

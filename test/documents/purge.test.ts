@@ -62,7 +62,7 @@ overEngines('a wholly purged document is as if it had never been', async (t, ope
   t.match(await feed(opened), [/^3 y /])
   t.equal(await updateSeq(), 3)
   t.match(await database.info(ADMIN), { doc_count: 1, doc_del_count: 0, purge_seq: /^1-/, update_seq: /^3-/ })
-  t.equal(await put('x', { n: 1 }), first, 'and is made anew')
+  t.equal(await put('x', { n: 1 }), first, 'a purged document can be created again')
 })
 
 overEngines('of a conflict one leaf goes, and the document moves in the feed', async (t, opened) => {
@@ -82,7 +82,11 @@ overEngines('of a conflict one leaf goes, and the document moves in the feed', a
   })
   t.same(await purge(opened, { x: ['3-c'] }), { x: ['3-c'] })
   t.match(await get('x', { conflicts: true }), { is: 'e', _rev: '2-e' })
-  t.same((await revsDiff(opened, { x: ['1-a', '2-b'] })).x.missing, ['2-b'], 'which served no other leaf')
+  t.same(
+    (await revsDiff(opened, { x: ['1-a', '2-b'] })).x.missing,
+    ['2-b'],
+    'an ancestor of no other leaf is removed with its leaf',
+  )
 })
 
 overEngines('superseded bodies of what is purged go, those of what stays do not', async (t, opened) => {
@@ -328,7 +332,7 @@ for (const [name, make] of Object.entries(ENGINES)) {
     await t.rejects(
       database.copy(ADMIN, { id: 'x', rev: first }, { id: 'y' }),
       { code: 'not_found' },
-      'nor is there anything to copy',
+      'a purged revision cannot be copied',
     )
   })
 

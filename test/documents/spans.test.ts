@@ -70,7 +70,7 @@ t.test('the last of duplicate members counts, and the elements of the others are
   t.throws(
     () => spansOf('{"docs":x,"docs":[1]}'),
     { code: 'invalid_json' },
-    'what is replaced must be JSON too',
+    'a replaced duplicate must be valid JSON',
   )
   t.throws(() => spansOf('{"a":01,"a":1}'), { code: 'invalid_json' })
 })

@@ -122,7 +122,7 @@ t.test('a list that is too long for the cache is read for each request', async (
   await put('_design/b', { validate_doc_update: FN, padding })
   t.equal((await validators.read()).functions.length, 2)
   t.equal(validators.known, null)
-  t.match(await put('x', {}), /^1-/, 'and a document passes them')
+  t.match(await put('x', {}), /^1-/, 'the validate functions accept the document')
 })
 
 // Random edits under a validate function have the results of a simple model.

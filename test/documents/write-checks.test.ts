@@ -92,7 +92,7 @@ t.test(
       n: 2,
       _revisions: { start: 2, ids: ['b', 'a'] },
     })
-    t.equal(lastCall().oldDoc, null, 'of its ancestors no body is there')
+    t.equal(lastCall().oldDoc, null, 'oldDoc is null if no ancestor has a body')
     await replicate('x', { start: 5, ids: ['e', 'd', 'c', 'b', 'a'], deleted: true, doc: { n: 5 } })
     t.match(lastCall(), {
       newDoc: { _rev: '5-e', _deleted: true, n: 5 },
@@ -316,13 +316,17 @@ t.test('the new function decides if a design document changes between verdict an
     times += 1
     if (times === 1) await validate(NO_BAD)
   }
-  await t.rejects(put('x', { bad: true }), { code: 'forbidden', reason: 'bad' }, 'what passed the old one')
+  await t.rejects(
+    put('x', { bad: true }),
+    { code: 'forbidden', reason: 'bad' },
+    'the new function refuses what the old one had accepted',
+  )
   times = 0
   sandbox.beforeAnswer = async () => {
     times += 1
     if (times === 1) await validate('function () {}')
   }
-  t.match(await put('x', { bad: true }), /^1-/, 'nor does the refusal of the old one count')
+  t.match(await put('x', { bad: true }), /^1-/, 'a refusal of the old function does not count')
 })
 
 t.test('a function that is added or removed between verdict and commit', async (t) => {
@@ -556,7 +560,7 @@ t.test('a running function delays only the request that needs it', { timeout: 20
   t.match(
     await get('known', { revs: true }),
     { _revisions: { ids: ['b', 'a'] } },
-    'what needs no verdict is stored',
+    'a revision that needs no validation is stored',
   )
   for (let n = 0; n < 200; n++) {
     t.match(await put(`quick-${n}`, { n }), /^1-/)

@@ -54,7 +54,7 @@ t.test('the tokens and sessions of the earlier account do not open the later one
   const own = await makeToken(server, 'second', 'phone')
   t.equal(await statusOf(server, own), 200, 'the later account has tokens of its own')
   await write(server, [{ ...account('third'), _rev: later }])
-  t.equal(await statusOf(server, own), 200, 'which outlive a new password')
+  t.equal(await statusOf(server, own), 200, 'tokens stay valid after a new password')
   t.strictSame(await namesOf(server), ['phone'])
 })
 

@@ -60,7 +60,11 @@ t.test('contents', async (t) => {
     const missing = { status: 404, json: { error: 'not_found', reason: 'Document is missing attachment' } }
     t.match(await call('GET', '/db/doc/a/b%20c.txt'), missing)
     t.match(await call('HEAD', '/db/doc/a/b%20c.txt'), { status: 404, text: '' })
-    t.equal((await call('GET', `/db/doc/a/b%20c.txt?rev=${rev}`)).text, TEXT, 'of an old revision')
+    t.equal(
+      (await call('GET', `/db/doc/a/b%20c.txt?rev=${rev}`)).text,
+      TEXT,
+      'the attachment of an old revision is readable',
+    )
     t.match(await call('GET', '/db/none/a'), { status: 404, json: { error: 'not_found', reason: 'missing' } })
     t.match(await call('GET', '/db/doc/a?rev=x'), { status: 400, json: { reason: 'Invalid rev format' } })
   })
@@ -303,7 +307,7 @@ t.test('downloads that are cut', async (t) => {
     t.ok(answer.subarray(answer.indexOf('\r\n\r\n') + 4).equals(BIG))
     await until(() => held() === 0)
     await store.compact()
-    t.equal(await store.referenceBlob(1), null, 'and goes afterwards')
+    t.equal(await store.referenceBlob(1), null, 'the blob is removed by the next compaction')
   })
 
   t.test('content that is gone before the head gets a proper answer', async (t) => {

@@ -297,7 +297,7 @@ t.test('sessions', async (t) => {
     })
     t.equal((await call('GET', '/_all_dbs', asking(first))).status, 401)
     t.equal((await call('GET', '/_all_dbs', asking(second))).status, 200)
-    t.equal((await call('DELETE', '/_session')).status, 200, 'who is nobody may, too')
+    t.equal((await call('DELETE', '/_session')).status, 200, 'an anonymous client may log out')
   })
 
   t.test('a new password, and a deleted account, end their sessions', async (t) => {
@@ -439,7 +439,7 @@ t.test('other credentials', async (t) => {
       t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), anna)
       await config.delete('chttpd', 'authentication_handlers')
       t.strictSame(await who({ ...headers, 'x-auth-couchdb-token': token }), nobody, 'off by default')
-      t.strictSame(await who({ authorization: 'Bearer x' }), nobody, 'and so are tokens')
+      t.strictSame(await who({ authorization: 'Bearer x' }), nobody, 'tokens are off by default')
     },
   )
 
@@ -583,7 +583,10 @@ t.test('other credentials', async (t) => {
     live.clear()
     for (let guess = 0; guess < 50; guess++)
       t.equal((await call('GET', '/', { auth: `s:${phone}` })).status, 401)
-    t.ok(server.lines.filter((line) => line.includes('a login failed')).length < 15, 'nor fills it the log')
+    t.ok(
+      server.lines.filter((line) => line.includes('a login failed')).length < 15,
+      'failures of a locked account are not logged',
+    )
   })
 
   t.test('an account whose document has conflicts gets the reason, and is not locked out', async (t) => {

@@ -120,7 +120,7 @@ t.test('reading', async (t) => {
     t.equal(seen[2]?.length, MB - 10 + 18)
     t.equal(app.bodyMemory.used, 0)
     t.equal((await call('PUT', '/_fail', { body: 'x' })).status, 409)
-    t.equal(app.bodyMemory.used, 0, 'also after a failure')
+    t.equal(app.bodyMemory.used, 0, 'memory is released after a failure')
   })
 
   t.test('gzip is inflated', async (t) => {
@@ -191,7 +191,7 @@ t.test('reading', async (t) => {
     t.equal((await ask(gzipSync(Buffer.alloc(MB)))).status, 200, 'a small one may be anything')
     const text = 'The same words in every note, again and again. '.repeat(20)
     const notes = Array.from({ length: 3000 }, (_, n) => ({ _id: `note-${n}`, _rev: `1-${n}`, text }))
-    t.equal((await ask(gzipSync(JSON.stringify(notes)))).status, 200, 'and notes may be alike')
+    t.equal((await ask(gzipSync(JSON.stringify(notes)))).status, 200, 'similar notes are accepted')
     t.equal(app.bodyMemory.used, 0)
   })
 
@@ -375,7 +375,11 @@ t.test('reading', async (t) => {
       t.equal((await call('PUT', '/_read', { body: 'x'.repeat(60_000), auth: 'anna:anna' })).status, 200)
       const second = upload('anna', 9 * MB)
       while (outcomes.length < 2) await delay(5)
-      t.strictSame(outcomes, ['insufficient_storage', 'insufficient_storage'], 'also where no length is told')
+      t.strictSame(
+        outcomes,
+        ['insufficient_storage', 'insufficient_storage'],
+        'bodies without Content-Length are refused',
+      )
       first.destroy()
       second.destroy()
       while (app.bodyFiles.used > 0) await delay(5)
@@ -545,7 +549,11 @@ t.test('small JSON', async (t) => {
     t.match(await refused('POST /_settee/sign-up HTTP/1.1'), /^HTTP\/1.1 403 /, 'where there is none')
     await config.set('settee', 'sign_up', 'true')
     for (let n = 0; n < 5; n++) await asking('POST', '/_settee/sign-up', '{}')
-    t.match(await refused('POST /_settee/sign-up HTTP/1.1'), /^HTTP\/1.1 429 /, 'once too often')
+    t.match(
+      await refused('POST /_settee/sign-up HTTP/1.1'),
+      /^HTTP\/1.1 429 /,
+      'sign-ups beyond the limit are refused',
+    )
   })
 })
 
@@ -562,9 +570,9 @@ t.test('disk space for files', async (t) => {
     const all = files(() => space, 0.5)
     t.equal(all.size, 100 * MB)
     all.allocation('a', USER).resize(50 * MB)
-    t.equal(all.size, 100 * MB, 'until the disk is looked at again')
+    t.equal(all.size, 100 * MB, 'the budget is unchanged until the next check of the disk')
     space = { free: 250 * MB, floor: 100 * MB }
-    t.equal(all.size, 100 * MB, 'and then as well')
+    t.equal(all.size, 100 * MB, 'the budget is unchanged after the check')
     space = { free: 50 * MB, floor: 100 * MB }
     t.equal(all.size, 16 * MB, 'bulks of deletions come in all the same')
     t.equal(files(() => ({ free: Infinity, floor: 0 })).size, Infinity)

@@ -230,7 +230,7 @@ t.test('calls', async (t) => {
     t.equal((await call('DELETE', '/_config/x/y', { auth })).status, 403)
     t.equal((await call('GET', '/_node/x/_config', { auth })).status, 404)
     t.equal((await call('POST', '/_config/_reload', { auth })).status, 401)
-    t.equal(server.config.get('couchdb', 'max_document_size'), '50000000', 'and nothing has changed')
+    t.equal(server.config.get('couchdb', 'max_document_size'), '50000000', 'the value is unchanged')
     t.notOk('x' in server.config.all())
   })
 
@@ -323,7 +323,11 @@ t.test('settings of CouchDB', async (t) => {
     ])
     await call('PUT', '/_config/uuids/algorithm', { json: 'random' })
     t.match((await call('GET', '/_uuids')).json, { uuids: [/^[0-9a-f]{32}$/] })
-    t.match((await call('POST', '/db', { json: {} })).json, { id: /^[0-9a-f]{32}$/ }, 'at once')
+    t.match(
+      (await call('POST', '/db', { json: {} })).json,
+      { id: /^[0-9a-f]{32}$/ },
+      'the setting takes effect at once',
+    )
     t.equal((await call('PUT', '/_config/uuids/algorithm', { json: 'best' })).status, 400)
   })
 
@@ -353,11 +357,15 @@ t.test('settings of CouchDB', async (t) => {
       String((await call('PUT', `/d${at++}`, { headers })).headers.location).replace(/\d+$/, '#')
     t.equal(await located({ 'X-My-Host': 'a.example' }), 'http://a.example/d#')
     t.equal(await located({ 'X-My-Proto': 'https', 'X-My-Host': 'a.example' }), 'https://a.example/d#')
-    t.equal(await located({ 'X-My-Ssl': 'on' }), `https://127.0.0.1:${server.port}/d#`, 'of [httpd] as well')
+    t.equal(
+      await located({ 'X-My-Ssl': 'on' }),
+      `https://127.0.0.1:${server.port}/d#`,
+      'a header name of [httpd] counts',
+    )
     t.equal(
       await located({ 'X-Forwarded-Host': 'a.example' }),
       `http://127.0.0.1:${server.port}/d#`,
-      'not any more',
+      'the default header name no longer counts',
     )
   })
 

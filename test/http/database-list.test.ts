@@ -85,7 +85,11 @@ t.test('an account sees the databases that it may enter', async (t) => {
       ['public', 'member', 'everyone'],
     ],
   )
-  t.strictSame(names({ databases: await seen('_metrics:_metrics') }), ['public', 'team'], 'by its roles')
+  t.strictSame(
+    names({ databases: await seen('_metrics:_metrics') }),
+    ['public', 'team'],
+    'a user sees databases by its roles',
+  )
   // A page that finds nothing says where to go on.
   const page = ((await call('GET', `${AT}?limit=1&after=admin-m`, { auth: 'm:m' })) as Json).json
   t.strictSame([names(page), page.next], [['of-m'], 'of-m'])

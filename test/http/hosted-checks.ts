@@ -45,7 +45,7 @@ export async function checkTable(
         await t.test(`${method}: ${name}, ${kind}`, async (t) => {
           for (const refused of sent) await checkRefused(t, server, kind, refused)
           t.strictSame(await lookOf(server.call, DB), await lookOf(server.call, CONTROL), 'nothing is stored')
-          t.strictSame(moreOf('db'), moreOf('control'), 'not even out of sight')
+          t.strictSame(moreOf('db'), moreOf('control'), 'no hidden content is stored either')
         })
       }
     }

@@ -200,7 +200,7 @@ t.test('bytes after the last request do not destroy earlier answers', async (t) 
   }
   const text = Buffer.concat(heard).toString('latin1')
   t.equal(text.split('x'.repeat(1_000_000)).length - 1, 2, 'both are whole')
-  t.equal(text.match(/HTTP\/1\.1 200/g)?.length, 2, 'and nothing else is answered')
+  t.equal(text.match(/HTTP\/1\.1 200/g)?.length, 2, 'there are no other answers')
 })
 
 t.test('a head that arrives too slowly is cut', async (t) => {
@@ -212,12 +212,12 @@ t.test('a head that arrives too slowly is cut', async (t) => {
     /^HTTP\/1\.1 408 .*"error":"request_timeout","reason":"The request arrived too slowly/s,
   )
   const silent = open(t, port)
-  t.equal(await silent.closed, '', 'who asked nothing is told nothing')
+  t.equal(await silent.closed, '', 'a silent connection is closed without an answer')
   const second = open(t, port, 'GET /_up HTTP/1.1\r\nHost: localhost\r\n\r\n')
   await until(() => second.text().includes('ok'))
   second.socket.write('GET / HTTP/1.1\r\nHost: localhost\r\nX: ')
   drip(t, second.socket, 'y')
-  t.match(await second.closed, /^HTTP\/1\.1 200 .*HTTP\/1\.1 408 /s, 'also on a connection that was used')
+  t.match(await second.closed, /^HTTP\/1\.1 200 .*HTTP\/1\.1 408 /s, 'a used connection times out with 408')
 })
 
 t.test('a body that arrives too slowly is cut, a steady one is not', async (t) => {
@@ -239,7 +239,7 @@ t.test('a body that arrives too slowly is cut, a steady one is not', async (t) =
   for (const { closed } of [...slow, ...stopped, packed]) {
     t.match(await closed, /^HTTP\/1\.1 408 .*Connection: close\r\n.*"error":"request_timeout"/is)
   }
-  t.match(await ignored.closed, /^HTTP\/1\.1 404 /, 'what nobody reads is ended, too')
+  t.match(await ignored.closed, /^HTTP\/1\.1 404 /, 'an answer that nobody reads is ended')
   await until(() => steady.text() !== '')
   t.match(steady.text(), /^HTTP\/1\.1 400 /, 'six seconds of white space, to the end')
   t.notMatch(lines.join(''), '"level":50')

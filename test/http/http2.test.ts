@@ -256,7 +256,7 @@ t.test('streams', async (t) => {
     go()
     await sleep(50)
     const { underWay, broken } = app.requestTally.counts()
-    t.same([underWay, broken], [0, 1], 'and it is told once')
+    t.same([underWay, broken], [0, 1], 'each end is counted once')
   })
 
   t.test('feeds', async (t) => {
@@ -371,7 +371,7 @@ t.test('streams', async (t) => {
     const [refused] = await once(busy.session.request({ ':path': '/' }), 'error')
     t.match(refused, { code: 'ERR_HTTP2_GOAWAY_SESSION' }, 'no new streams')
     let1()
-    t.match(await asked, { status: 200, isWhole: true }, 'what is under way comes to its end')
+    t.match(await asked, { status: 200, isWhole: true }, 'a request under way is answered completely')
     await closing
   })
 

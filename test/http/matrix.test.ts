@@ -199,7 +199,7 @@ async function check(t: Test, server: MatrixServer, rows: readonly Row[]): Promi
     })
   }
   await run(cells.filter(({ expected }) => expected >= 400))
-  t.strictSame(await stateOf(server), before, 'who is refused changes nothing')
+  t.strictSame(await stateOf(server), before, 'a refused request changes nothing')
   const allowed = cells.filter(({ expected }) => expected < 400)
   await run(allowed.filter(({ asked }) => !isSafe(asked)))
   const after = await stateOf(server)

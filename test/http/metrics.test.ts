@@ -349,11 +349,7 @@ t.test('metrics', async (t) => {
         json: { reason: 'no such node: other' },
       })
     }
-    t.match(
-      await call('GET', '/_node/_local/_versions'),
-      { status: 404 },
-      'what else is below a node is not there',
-    )
+    t.match(await call('GET', '/_node/_local/_versions'), { status: 404 }, 'other paths of a node answer 404')
     const system = (await call('GET', '/_node/_local/_system')).json
     t.match(system, {
       uptime: Number,

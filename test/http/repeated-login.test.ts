@@ -187,5 +187,9 @@ t.test('a device token is looked up once, until it is revoked', async (t) => {
   t.same(await callerOf(last), [200, 'anna', 'team', 'default'])
   const { headers } = await other('HEAD', USER, ROOT)
   await other('DELETE', `${USER}?rev=${JSON.parse(String(headers.etag))}`, ROOT)
-  t.same(await callerOf(last), [401, undefined, undefined, undefined], 'of a deleted account')
+  t.same(
+    await callerOf(last),
+    [401, undefined, undefined, undefined],
+    'a token of a deleted account is refused',
+  )
 })

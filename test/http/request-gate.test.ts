@@ -96,7 +96,7 @@ t.test('a closed gate holds what has arrived', async (t) => {
     gate.open()
   }
   await until(() => answers() === 21)
-  t.equal(seen.length, 21, 'and no more without being opened')
+  t.equal(seen.length, 21, 'no more requests pass while the gate is closed')
   t.equal(arrivals(), 1, 'nothing is read meanwhile')
 })
 

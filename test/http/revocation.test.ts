@@ -402,7 +402,7 @@ t.test('the list of requests', async (t) => {
     const { calls, seen, cuts } = start(t)
     for (const name of ['anna', 'bert', null]) calls.add(fake(name))
     calls.revokeAccounts(new Set(['anna', 'nobody']))
-    t.strictSame(seen, [], 'who withdraws from himself is to be answered')
+    t.strictSame(seen, [], 'no request is checked at once, so that the one that revokes is answered')
     await until(() => seen.length === 2)
     t.strictSame(seen, ['anna', 'anna'])
     calls.revokeAccounts('all')

@@ -490,6 +490,6 @@ t.test('the catalogue', async (t) => {
         line.slice(0, 80),
       )
     }
-    t.match((await call('GET', '/db')).json, { update_seq: before }, 'and nothing was stored')
+    t.match((await call('GET', '/db')).json, { update_seq: before }, 'nothing was stored')
   })
 })

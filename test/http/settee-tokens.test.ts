@@ -107,7 +107,11 @@ t.test('a token cannot manage tokens or accounts', async (t) => {
     t.not((await call(method, path, { ...ask, auth: 'm:m' })).status, 403)
     t.not((await call(method, path, { ...ask, auth: `s:${admin.token}` })).status, 403)
   }
-  t.equal((await call('DELETE', `/_settee/tokens/${id}`, { auth: `m:${token}` })).status, 200, 'but itself')
+  t.equal(
+    (await call('DELETE', `/_settee/tokens/${id}`, { auth: `m:${token}` })).status,
+    200,
+    'a token may revoke itself',
+  )
   t.equal((await call('GET', '/', { auth: `m:${token}` })).status, 401)
 })
 
@@ -205,9 +209,17 @@ t.test('a token shows how far its device has read', async (t) => {
   ])
   t.strictSame(await positions('&all=true', 's:s'), await positions())
   await call('PUT', '/db/_security', { json: { members: { names: ['o'] } }, auth: 's:s' })
-  t.strictSame(await positions(), [['more', 0]], 'not of a database that the caller may not read')
+  t.strictSame(
+    await positions(),
+    [['more', 0]],
+    'positions of databases that the caller may not read are left out',
+  )
   await call('DELETE', '/more', { auth: 's:s' })
-  t.strictSame(await positions('&account=m', 's:s'), [['db', 0]], 'nor of a deleted one')
+  t.strictSame(
+    await positions('&account=m', 's:s'),
+    [['db', 0]],
+    'positions of deleted databases are left out',
+  )
   t.notHas((await call('GET', '/_settee/tokens', { auth: 'm:m' })).json, { tokens: [{ positions: [] }] })
   await call('DELETE', `/_settee/tokens/${id}`, { auth: 'm:m' })
   t.equal(await app.services.tokens.get(id), null)
@@ -228,7 +240,11 @@ t.test("an admin's token is an admin's only when that is asked for", async (t) =
   }
   await call('PUT', '/_config/admins/other', { body: '"x"', auth: 's:s' })
   t.equal((await call('DELETE', '/_config/admins/s', { auth: 's:s' })).status, 200)
-  t.equal((await call('GET', '/_all_dbs', { auth: `s:${admin.token}` })).status, 401, 'and while he is one')
+  t.equal(
+    (await call('GET', '/_all_dbs', { auth: `s:${admin.token}` })).status,
+    401,
+    "an admin's token is valid only while the account is an admin",
+  )
 })
 
 t.test('invalid requests', async (t) => {

@@ -88,7 +88,7 @@ t.test('a certificate that is replaced', async (t) => {
     t.notOk(feed.stream.closed)
     const before = feed.text().length
     await until(() => feed.text().length > before)
-    t.match(await ask('GET /db'), { status: 200 }, 'what was open before the first one goes on')
+    t.match(await ask('GET /db'), { status: 200 }, 'connections from before the certificate stay open')
   })
 })
 
@@ -122,7 +122,7 @@ t.test('a certificate that is a link to another', async (t) => {
     minVersion: 'TLSv1',
     ciphers: 'DEFAULT@SECLEVEL=0',
   } as const
-  await t.rejects(handshake(t, secureUrl, old), { code: /PROTOCOL_VERSION/ }, 'nor is anything else another')
+  await t.rejects(handshake(t, secureUrl, old), { code: /PROTOCOL_VERSION/ }, 'TLS 1.1 is refused as before')
   t.equal(await readFile(logFile, 'utf8'), '')
 })
 
@@ -144,7 +144,7 @@ t.test('no request is served before the app is ready', async (t) => {
   t.match(await ask('GET /_up'), { status: 200 })
   await secure?.close()
   if (!session.closed) await once(session, 'close')
-  t.ok(session.closed, 'and it lets go of who came, whether the app closes or not')
+  t.ok(session.closed, 'closing ends the open session')
 })
 
 t.test('refused clients', async (t) => {
@@ -154,7 +154,7 @@ t.test('refused clients', async (t) => {
     await t.rejects(handshake(t, secureUrl, old), { code: /PROTOCOL_VERSION/ }, version)
   }
   const socket = await handshake(t, secureUrl, { ca: tls.cert, minVersion: 'TLSv1.3' })
-  t.equal(socket.alpnProtocol, false, 'who offers no protocol gets HTTP/1.1')
+  t.equal(socket.alpnProtocol, false, 'a client without ALPN gets HTTP/1.1')
   socket.write('GET /_up HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n')
   t.match(await saidBy(socket), /^HTTP\/1\.1 200 /)
   await t.rejects(request(secureUrl.replace('https:', 'http:')), 'plain HTTP')

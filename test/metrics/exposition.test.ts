@@ -18,7 +18,7 @@ t.test('every metric is exposed in the format of Prometheus', async (t) => {
     METRICS.map(({ name }) => name),
   )
   const value = (name: string, labels?: Record<string, string>) => sampleOf(families, name, labels)
-  t.equal(value('couchdb_httpd_requests_total'), 23, 'those that were answered')
+  t.equal(value('couchdb_httpd_requests_total'), 23, 'answered requests are counted')
   t.equal(value('couchdb_httpd_request_methods', { method: 'GET' }), 19)
   t.equal(value('couchdb_httpd_status_codes', { code: '201' }), 6)
   t.equal(value('couchdb_httpd_bulk_requests_total'), 7)
@@ -36,10 +36,18 @@ t.test('every metric is exposed in the format of Prometheus', async (t) => {
   t.equal(value('settee_commit_updates_bucket', { le: '0' }), 1)
   t.equal(value('settee_database_thread_answering', { thread: 'database-3' }), 0)
   t.equal(value('settee_database_thread_queue', { thread: 'database-2' }), 2)
-  t.equal(value('settee_database_thread_queue', { thread: 'database-3' }), undefined, 'not known')
+  t.equal(
+    value('settee_database_thread_queue', { thread: 'database-3' }),
+    undefined,
+    'an unknown value has no sample',
+  )
   t.equal(value('settee_thread_busy_seconds_total', { thread: 'database-3' }), 20)
   t.equal(value('settee_event_loop_delay_seconds', { thread: 'database-1', stat: 'p99' }), 0.01)
-  t.equal(value('settee_event_loop_delay_seconds', { thread: 'http' }), undefined, 'not measured yet')
+  t.equal(
+    value('settee_event_loop_delay_seconds', { thread: 'http' }),
+    undefined,
+    'an unmeasured value has no sample',
+  )
   t.equal(value('settee_credential_checks_total', { outcome: 'wrong' }), 3)
   t.equal(value('settee_info', { version: '1.2.3' }), 1)
 })

@@ -146,7 +146,7 @@ t.test('rates are of the time between two samples', async (t) => {
   })
   const started = performance.now()
   await sampler.take(NOW, started + 0.5)
-  t.strictSame(known(file.samples, 'day', NOW), [], 'not over a moment')
+  t.strictSame(known(file.samples, 'day', NOW), [], 'no sample covers less than a moment')
   current.saves = 220
   await sampler.take(NOW + MINUTE, started + MINUTE)
   const [[, saves] = [0, 0]] = known(file.samples, 'day', NOW + MINUTE)

@@ -37,7 +37,7 @@ t.test('the newest positions stay when there are many', async (t) => {
     listed.slice(-10).map(({ seq }) => seq),
     [9991, 9992, 9993, 9994, 9995, 9996, 9997, 9998, 9999, 10_000],
   )
-  t.ok((listed[0]?.seq ?? 10_000) < 1000, 'and some of the oldest')
+  t.ok((listed[0]?.seq ?? 10_000) < 1000, 'some of the oldest points are kept')
 })
 
 t.test('sequences of both kinds of checkpoints, each once, the newest first', async (t) => {

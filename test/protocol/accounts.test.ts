@@ -98,7 +98,11 @@ t.test('the life of an account, with curl', async (t) => {
   t.equal((await server.request('GET', '/notes', { auth: 'anna:two' })).status, 200, 'roles count')
   const later = await server.request('GET', '/_users/org.couchdb.user:anna', { auth: ADMIN })
   await putUser(server, 'anna', { ...later.json, roles: [] })
-  t.equal((await server.request('GET', '/notes', { auth: 'anna:two' })).status, 403, 'until they are taken')
+  t.equal(
+    (await server.request('GET', '/notes', { auth: 'anna:two' })).status,
+    403,
+    'a user without the role is refused',
+  )
 
   const { json } = await server.request('GET', '/_users/org.couchdb.user:anna', { auth: ADMIN })
   await server.request('DELETE', `/_users/org.couchdb.user:anna?rev=${json._rev}`, { auth: ADMIN })
@@ -249,7 +253,7 @@ t.test('no password is found in the data folder or in the log', OWN_FILES, async
   t.equal(await who(server, `anna:${secret}`), 200)
   const more = docs.map((doc) => ({ ...doc, filler: 'x'.repeat(300_000) }))
   const large = await server.request('POST', '/_users/_bulk_docs', { auth: ADMIN, body: { docs: more } })
-  t.equal(large.status, 413, 'what would be spooled to a file is refused')
+  t.equal(large.status, 413, 'a body that would be spooled to a file is refused')
   t.match(large.json.reason, /the limit for _users is 8388608 bytes/)
   await server.close()
   const files = await readdir(server.dataDir, { recursive: true, withFileTypes: true })

@@ -147,6 +147,6 @@ export async function untilSame(
   }
   await until('all have the same', agree).catch(() => undefined)
   const there = await sameEverywhere(t, all)
-  t.ok(isDone(there), 'and it is what was waited for')
+  t.ok(isDone(there), 'the server has the expected state')
   return there
 }

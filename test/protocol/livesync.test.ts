@@ -13,7 +13,7 @@ t.test('each origin of Obsidian is allowed, for the admin and for an account', a
   for (const target of [admin, member]) t.strictSame(red(await checkOrigins(target)), [], 'from the start')
   for (const [path, value] of SETTINGS) t.equal(await write(admin, path, value), 200)
   for (const target of [admin, member])
-    t.strictSame(red(await checkOrigins(target)), [], 'and after the setup')
+    t.strictSame(red(await checkOrigins(target)), [], 'nothing is red after the setup')
 })
 
 const ANNA = { COUCHDB_USER: 'anna', COUCHDB_PASSWORD: 'long-secret' }
@@ -56,7 +56,7 @@ t.test('the check is green in hosted mode for a tenant with their own database',
   const own = { auth: 'anna:long-secret', body: { quota: { document_size: 1_000_000 } } }
   t.match(await server.request('PUT', '/_settee/accounts/bert', own), { status: 200 })
   const { rows } = await checkConfiguration(targets[1] as Target)
-  t.strictSame(red(rows), ['couchdb/max_document_size: 1000000'], 'his own limit is told as it is')
+  t.strictSame(red(rows), ['couchdb/max_document_size: 1000000'], 'the limit of the account is reported')
 })
 
 /** The admin that the scripts are given. */
@@ -136,7 +136,7 @@ t.test('the buttons of the check turn it green', async (t) => {
   await server.request('PUT', '/_config/admins/anna', { body: '"long-secret"' })
   const target: Target = { url: server.url, auth: AUTH }
   const before = await checkConfiguration(target)
-  t.ok(red(before.rows).includes('couchdb/max_document_size: 8000000'), 'what is not met is not green')
+  t.ok(red(before.rows).includes('couchdb/max_document_size: 8000000'), 'an unsatisfied setting is red')
   for (const { fix } of before.rows) if (fix) t.equal(await write(target, ...fix), 200, fix[0])
   t.strictSame(red((await checkConfiguration(target)).rows), [])
 })
@@ -155,13 +155,13 @@ t.test('once the admin has set up the server, the check is green for everybody',
   const report = await checkConfiguration(member)
   t.strictSame(red(report.rows), [])
   t.equal(report.rows.length, 7)
-  t.notOk(report.isAdmin, 'he is told the truth')
+  t.notOk(report.isAdmin, 'the report says that the account is no admin')
   const before = config.all()
   for (const [path, value] of SETTINGS)
     t.equal(await write(member, path, value), 200, `the scripts work: ${path}`)
   t.equal(await write(member, 'couchdb/max_document_size', '60000000'), 403)
   t.equal(await write(member, 'admins/bert', 'bert'), 403)
-  t.strictSame(config.all(), before, 'and nothing has changed')
+  t.strictSame(config.all(), before, 'the configuration is unchanged')
 })
 
 t.test('an unmet requirement is red for every account, and no button changes it', async (t) => {
@@ -201,7 +201,7 @@ t.test('the screens of Fauxton', async (t) => {
   t.match((await request('GET', '/_cluster_setup')).json, { state: /^(?:cluster|single_node)_/ })
   const { json: nodes } = await request('GET', '/_membership')
   t.strictSame(nodes.all_nodes, nodes.cluster_nodes)
-  t.equal(nodes.all_nodes.length, 1, 'so it goes straight to the configuration of that node')
+  t.equal(nodes.all_nodes.length, 1, 'there is one node, so Fauxton opens its configuration at once')
   const node = `/_node/${nodes.all_nodes[0]}/_config`
   t.match((await request('GET', node)).json, { chttpd: { port: /^\d+$/ } })
   t.equal((await request('PUT', `${node}/admins/anna`, { body: '"secret"' })).json, '')

@@ -260,7 +260,7 @@ t.test('json indexes serve either single partitions or the whole database', asyn
   t.match(
     await post('/db/_find', asked),
     { warning: /^No matching index found/ },
-    'not used for all partitions',
+    'a partitioned index is not used for a global query',
   )
   t.match(await post('/db/_find', { selector: {}, sort: ['n'] }), { reason: /^No global index exists/ })
 

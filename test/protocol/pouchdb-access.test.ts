@@ -59,7 +59,7 @@ t.test('a password in the address', async (t) => {
   t.match(await phone.sync(remote(there).db), { push: { docs_written: 2 } }, 'it makes the database, too')
   t.match(await desk.sync(remote(there).db), { pull: { docs_written: 2 } })
   t.match(await call(server, 'GET', '/notes', { auth: AUTH }), { status: 200, json: { doc_count: 2 } })
-  t.equal((await call(server, 'GET', '/notes')).status, 401, 'nobody else gets in')
+  t.equal((await call(server, 'GET', '/notes')).status, 401, 'requests without an account are refused')
 
   t.test('after a restart', async (t) => {
     await server.stop()
@@ -98,7 +98,7 @@ t.test('a wrong password ends a sync, even one with retries', async (t) => {
     const elsewhere = remote(address(server, 'user:pa%3Ass', 'elsewhere'))
     await phone.sync(elsewhere.db)
     t.ok(asked <= 10, `${asked} requests`)
-    t.equal(there.seen.length, asked, 'and none after the error')
+    t.equal(there.seen.length, asked, 'no request follows the error')
     await rejectsWith(t, phone.replicate.to(there.db), {
       status: 401,
       reason: /Name or password is incorrect/,
@@ -269,7 +269,7 @@ t.test('deleting an account deletes its token', async (t) => {
   })
   t.match([nobody.status, nobody.json], [404, { reason: 'The account does not exist.' }])
   await server.request('PUT', '/_node/_local/_config/admins/bob', { auth: ADMIN, body: '"bob"' })
-  t.equal((await server.request('GET', '/', { auth })).status, 401, 'and a new account has none')
+  t.equal((await server.request('GET', '/', { auth })).status, 401, 'a new account of the name has no token')
 })
 
 t.test('two devices sync live, one by HTTP/1.1 and one by HTTP/2', OWN_TLS, async (t) => {

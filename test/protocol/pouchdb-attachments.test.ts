@@ -222,7 +222,7 @@ t.test('20 MB up and down', async (t) => {
   await desk.sync(there.db)
   there.seen.length = 0
   await phone.sync(there.db)
-  t.ok(await isOn(phone, 'up', edited), 'and the first the new ones')
+  t.ok(await isOn(phone, 'up', edited), 'the phone has the new bytes')
   const fetched = there.seen.filter(({ path }) => path.startsWith('/notes/up/')).map(({ path }) => path)
   t.strictSame(fetched, ['/notes/up/twenty.mp4'], 'only what it does not have')
 })
@@ -306,7 +306,7 @@ t.test('a download continues while its document changes and is compacted', async
     while (((await call('GET', '/db')).json as { compact_running: boolean }).compact_running) await sleep(10)
   }
   await compact()
-  t.match(await call('GET', `/db/doc/a?rev=${rev}`), { status: 404 }, 'nobody else finds it')
+  t.match(await call('GET', `/db/doc/a?rev=${rev}`), { status: 404 }, 'others get 404')
   const chunks = [first]
   socket.on('data', (chunk: Buffer) => chunks.push(chunk))
   socket.resume()

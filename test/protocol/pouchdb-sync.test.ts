@@ -84,7 +84,7 @@ for (const adapter of ADAPTERS) {
       t.strictSame(
         home.seen.filter(({ path }) => path.includes('note-')),
         [],
-        'and no note was fetched on its own',
+        'no note was fetched by a request of its own',
       )
       t.strictSame((await desk.allDocs()).rows, (await phone.allDocs()).rows)
       t.match((await call(server, 'GET', '/many')).json, { doc_count: many, doc_del_count: 0 })
@@ -172,7 +172,11 @@ t.test('names of databases that need escapes', async (t) => {
     await desk.sync(name.includes('/') ? there : remote(`${server.url}/${name}`).db)
     t.match(await desk.get('in'), { name }, name)
     t.match((await call(server, 'GET', `/${encodeURIComponent(name)}`)).json, { db_name: name, doc_count: 1 })
-    t.equal(((await call(server, 'GET', '/_all_dbs')).json as string[]).length, at + 2, 'beside _users')
+    t.equal(
+      ((await call(server, 'GET', '/_all_dbs')).json as string[]).length,
+      at + 2,
+      'one database was added',
+    )
   }
   t.strictSame((await call(server, 'GET', '/_all_dbs')).json, ['_users', ...names].sort())
   for (const name of names) {

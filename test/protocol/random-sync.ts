@@ -144,7 +144,11 @@ export class RandomRun {
       const here = await deviceHistories(db)
       const [one, other] = this.#options.revsLimit === undefined ? [here, there] : asFarAsKept(here, there)
       this.#t.strictSame(compared(one), compared(other), `device ${at} has what the server has`)
-      this.#t.strictSame(await db.revsDiff(missing(here, there)), {}, 'and knows what is no leaf of its own')
+      this.#t.strictSame(
+        await db.revsDiff(missing(here, there)),
+        {},
+        'the device knows every revision of the server',
+      )
       const asked = { body: missing(there, here) }
       const { json } = await call(this.#options.server, 'POST', `/${DATABASE}/_revs_diff`, asked)
       this.#t.strictSame(json, {}, 'as the server does')

@@ -42,7 +42,7 @@ t.test('an answer that drips has too little in one of its windows', async (t) =>
 t.test('the reader of a slow answer has all of it', async (t) => {
   t.equal(await read(repeated(1000, [1, 'x'.repeat(31)])), 31_000)
   t.equal(await read(repeated(100, [29, 'x'.repeat(1490)])), 149_000, 'the pieces of a filtered feed')
-  t.equal(await read(repeated(1000, [0.02, 'x']), { reading: 5 }), 1000, 'which is read slowly')
+  t.equal(await read(repeated(1000, [0.02, 'x']), { reading: 5 }), 1000, 'a slowly read answer is not cut')
 })
 
 t.test('a feed may wait for news, but not drip them', async (t) => {

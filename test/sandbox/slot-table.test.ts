@@ -79,7 +79,7 @@ t.test('the thread that has waited longest goes first', async (t) => {
   const other = new SlotTable(slotTable.memory)
   let ms = 2 ** 31 - 15
   t.capture(process, 'hrtime', (() => [Math.floor(ms / 1000), (ms % 1000) * 1e6]) as never)
-  t.notOk(slotTable.overtakes(1), 'nobody waits')
+  t.notOk(slotTable.overtakes(1), 'a client overtakes nobody if nobody waits')
   other.wait(2)
   ms += 10
   t.notOk(slotTable.overtakes(1), 'the difference is too small')

@@ -45,7 +45,7 @@ t.test(
     t.match(saved, { status: 201, connection: 'close' })
     t.match(JSON.parse((await feed).text), { results: [{ id: 'a' }] }, 'a feed goes on meanwhile')
     const last = call('GET', '/notes/_changes?feed=longpoll&since=now')
-    t.match(JSON.parse((await last).text), { results: [] }, 'and ends in order')
+    t.match(JSON.parse((await last).text), { results: [] }, 'the feed ends in order')
     await closed
     await t.rejects(call('GET', '/_up'), { code: 'ECONNREFUSED' })
   },

@@ -35,7 +35,7 @@ t.test(
     t.equal(backlog.take(1050), 'a')
     backlog.mark('a', 1040)
     backlog.done('a')
-    t.equal(backlog.oldest, 1040, 'what came during the copy is not covered by it')
+    t.equal(backlog.oldest, 1040, 'changes that came during a copy are not covered by it')
     backlog.forget('a')
     t.same([backlog.oldest, backlog.size], [null, 0])
   },

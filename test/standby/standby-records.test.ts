@@ -89,7 +89,7 @@ t.test('a promotion that ends at any of its writes is finished by the next start
     isBroken = false
     const after = await standbyOver(store, adopted)
     await after.recover()
-    if (failing === 1) t.notOk(after.acceptsWrites, 'what was not recorded has not begun')
+    if (failing === 1) t.notOk(after.acceptsWrites, 'a promotion that was not recorded has not begun')
     else t.ok(after.acceptsWrites)
     t.equal(promoted, failing === 3)
     t.same(new Set(adopted), new Set(failing === 1 ? [] : ['u1']))

@@ -112,5 +112,5 @@ t.test('a checkpoint with a token of what is lost proves it, whatever numbers ar
   t.equal(proves(pouch(lost)), true)
   t.equal(proves(pouch(held, lost)), true)
   t.equal(proves(pouch(held)), false)
-  t.equal(proves(JSON.stringify({ lost })), false, 'of another document it proves nothing')
+  t.equal(proves(JSON.stringify({ lost })), false, 'a checkpoint of another document proves nothing')
 })

@@ -106,7 +106,7 @@ t.test('beginEpoch: the list has at most 1000 entries, of which the oldest becom
   t.same(
     readSequence(merged, 20_000, '5-e0'),
     { seq: 0, unknownEpoch: true },
-    'who slept so long starts again',
+    'a token of a forgotten epoch starts from 0',
   )
   t.same(readSequence(merged, 20_000, '15-e10'), { seq: 15, unknownEpoch: false })
 })

@@ -79,7 +79,7 @@ t.test('a database that somebody holds has one proxy, however many others are ca
   const { list, asked } = listOver(async (name) => ({ name, incarnation: ++incarnation }))
   const held = await list.get('held')
   for (let n = 0; n < 10_000; n++) await list.get(`db${n}`)
-  t.equal(await list.get('held'), held, 'whoever holds one and whoever asks for it use the same')
+  t.equal(await list.get('held'), held, 'a database that is held is not opened twice')
   t.equal(asked.length, 10_001)
 })
 

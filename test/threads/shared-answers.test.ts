@@ -94,7 +94,7 @@ t.test('a request never gets an answer from before a write that was answered', a
     if (!(await wanted()).includes(`"n":${n}}`)) t.fail(`write ${n} was not seen`)
   }
   await notes.purge(ADMIN, body({ x: [parent] }))
-  t.match(await wanted(), 'not_found', 'nor from before a purge')
+  t.match(await wanted(), 'not_found', 'an answer from before a purge is not shared')
   hasEnded = true
   await Promise.all(others)
 })

@@ -39,9 +39,9 @@ t.test('a rewind is a task until its last line, and no other begins in the meant
   const next = rewinds.run(ADMIN, 'notes', ORDER)
   await next.next()
   await lines.next()
-  t.equal(rewinds.tasks().length, 1, 'and it is not ended by the end of the one before')
+  t.equal(rewinds.tasks().length, 1, 'the end of the previous rewind does not end the next one')
   await next.return(undefined)
-  t.strictSame(rewinds.tasks(), [], 'a reader who goes ends it')
+  t.strictSame(rewinds.tasks(), [], 'a reader that stops ends the rewind')
 })
 
 t.test('two nodes do not run rewinds of one database at once', async (t) => {
@@ -55,7 +55,11 @@ t.test('two nodes do not run rewinds of one database at once', async (t) => {
   await t.rejects(second.run(ADMIN, 'notes', ORDER).next(), { code: 'conflict' })
   await running.next()
   const next = second.run(ADMIN, 'notes', ORDER)
-  t.equal((await next.next()).done, false, 'who has read the last line may begin the next, on any node')
+  t.equal(
+    (await next.next()).done,
+    false,
+    'the next rewind may begin on any node after the last line was read',
+  )
   await next.return(undefined)
   await Promise.all(claims.map((each) => each.close()))
 })
@@ -95,10 +99,10 @@ t.test('one pass', async (t) => {
   t.equal(await sweep(), 0, 'none is over its time')
   second.databases.setSettings(keeping(0, false))
   t.equal(await sweep(), 0, 'nothing is compacted unasked')
-  t.same(openFiles(dataDir), [], 'and none was opened for that')
+  t.same(openFiles(dataDir), [], 'no database was opened for the check')
   second.databases.setSettings(keeping(0))
   t.equal(await sweep(), 2)
-  t.same(openFiles(dataDir), ['old', 'older'], 'only those in which something was to go')
+  t.same(openFiles(dataDir), ['old', 'older'], 'only databases with expired bodies are compacted')
   t.equal(await sweep(), 0)
   await t.rejects(second.databases.isOverdue('nowhere'), { code: 'no_database' })
   await second.databases.close()

@@ -127,17 +127,17 @@ export async function diagnosis(t: Test, stage: Stage): Promise<void> {
   await device.page.getByText('Checking the network').waitFor()
   await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)
   await device.page.getByText('Checking the network').waitFor({ state: 'detached' })
-  t.equal(
-    await device.page.locator('.diagnosis').count(),
-    0,
-    'what was asked of another address is not shown',
-  )
+  t.equal(await device.page.locator('.diagnosis').count(), 0, 'the diagnosis of another address is not shown')
 
   await device.page.getByLabel('Mobile device').check()
   t.match(await examine(device, address, 'address'), /TLS|https/, 'a mobile device demands TLS')
   await device.page.getByRole('button', { name: 'Apply' }).click()
   t.match(await device.finding('address'), /TLS|https/)
-  t.match(await device.page.locator('.status-line').innerText(), /No Address yet/, 'and it is not applied')
+  t.match(
+    await device.page.locator('.status-line').innerText(),
+    /No Address yet/,
+    'the address is not applied',
+  )
   await device.page.getByLabel('Mobile device').uncheck()
 
   await device.page.getByLabel('ADDRESS', { exact: true }).fill(address)

@@ -43,7 +43,7 @@ export async function mobile(t: Test, stage: Stage): Promise<void> {
   await desk.page.getByText('phone.png: not on this device').waitFor()
   t.equal((await pictures()).length, 1, 'the picture of the phone has stayed there')
   const held = (await phone.ids()).filter((id) => id.startsWith('file:'))
-  t.equal(held.length, 1, 'and it has none but its own')
+  t.equal(held.length, 1, 'the device has only its own picture')
   t.notSame(held, await pictures())
 
   const feeds = phone.sent.filter(({ url }) => url.pathname === '/pocket/_changes')

@@ -40,7 +40,7 @@ export async function modes(t: Test, stage: Stage): Promise<void> {
   t.equal(
     await page.getByLabel('ADDRESS', { exact: true }).inputValue(),
     '',
-    'what was typed and not applied is gone',
+    'an address that was not applied is forgotten',
   )
   t.same(device.sent, [], 'an address that is typed is not asked')
 }

@@ -110,7 +110,7 @@ export async function typingOver(t: Test, stage: Stage): Promise<void> {
     return notice.isVisible()
   })
   await page.keyboard.type(' to the end')
-  t.equal(await device.textValue(), `begun${typed} to the end`, 'what is written stays under the hands')
+  t.equal(await device.textValue(), `begun${typed} to the end`, 'text that is being typed is kept')
   await until('both are at the server', async () => {
     const { json } = await stage.server.call('GET', '/typing/note:1?open_revs=all', undefined, 'anna:anna')
     const bodies = (json as { ok: { body: string } }[]).map(({ ok }) => ok.body).sort()

@@ -53,7 +53,7 @@ t.test('off, nothing is noted, and what was is gone', async (t) => {
   t.equal(kept.kept.size, 0)
   kept.kept.set('notes.log', '[{"time":1}]')
   t.same(new SyncLog(kept, false).value, [])
-  t.equal(kept.kept.size, 0, 'what an earlier page left goes, too')
+  t.equal(kept.kept.size, 0, 'entries of an earlier page are removed')
 })
 
 t.test('a shelf that is full costs no event', async (t) => {

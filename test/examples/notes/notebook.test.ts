@@ -112,7 +112,7 @@ t.test('an edit that comes in between is a conflict, and neither is lost', async
   draft.change({ body: 'mine' })
   await db.put({ ...(await db.get(id)), body: 'theirs' })
   const theirs = noteOf(await db.get(id))
-  t.notOk(draft.follow(theirs), 'what is unsaved stays on the screen')
+  t.notOk(draft.follow(theirs), 'an unsaved draft is not replaced')
   await draft.save()
   const versions = await versionsOf(db, id)
   t.same(versions.map(({ body }) => body).sort(), ['mine', 'theirs'])
@@ -204,7 +204,7 @@ t.test('what could not be saved is saved later, and its writer hears of it', asy
   await draft.discard()
   isFull = false
   await draft.save()
-  t.match(await db.get(id), { body: 'precious' }, 'what is discarded is not tried again')
+  t.match(await db.get(id), { body: 'precious' }, 'a discarded save is not repeated')
 })
 
 t.test('who never pauses is saved all the same', async (t) => {

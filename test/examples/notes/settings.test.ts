@@ -93,7 +93,11 @@ t.test('what another window of the app has chosen counts here, too', async (t) =
   other.reread()
   t.same(heard, ['off'], 'once')
   other.setLogging(true)
-  t.match(new SettingsKeeper(kept).value, { mode: 'off', isLogging: true }, 'and is not written over')
+  t.match(
+    new SettingsKeeper(kept).value,
+    { mode: 'off', isLogging: true },
+    'stored settings are not overwritten',
+  )
 })
 
 t.test('what cannot be read counts as not set', async (t) => {

@@ -83,7 +83,7 @@ async function checkServer(t: Test, dataDir: string, ledger: Ledger, events: num
     t.equal(status, 200, `${name} logs in`)
   }
   const put = await server.request('PUT', '/notes/after', { auth, body: {} })
-  t.equal(put.status, 201, 'and writes')
+  t.equal(put.status, 201, 'a logged-in user can write')
   t.equal((await server.request('POST', '/_settee/check', { auth, body: {} })).status, 202)
   const found = async () => (await server.request('GET', '/_settee/check', { auth })).json
   await until('everything is read', async () => {

@@ -82,7 +82,8 @@ t.test('the process restarts itself with memory settings', async (t) => {
     { execArgv: [], env: { NODE_OPTIONS: '--max-semi-space-size=4' } },
     { execArgv: [], env: { MALLOC_TRIM_THRESHOLD_: '0' } },
   ]
-  for (const started of chosen) t.equal(memorySettings(started), null, 'what was chosen stays')
+  for (const started of chosen)
+    t.equal(memorySettings(started), null, 'memory settings that the operator has chosen are kept')
   const { execArgv, env } = memorySettings({ execArgv: ['--inspect'], env: { HOME: '/' } }) ?? {}
   t.same(execArgv, ['--inspect', '--max-semi-space-size=8'])
   t.match(env, { HOME: '/', MALLOC_TRIM_THRESHOLD_: /^\d+$/ })

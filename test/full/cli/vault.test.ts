@@ -113,7 +113,7 @@ t.test('on a stopped server, and the same command when it runs', async (t) => {
   t.equal(
     (await server.request('GET', '/_all_dbs', { auth: 'anna:secret' })).status,
     200,
-    'not changed since',
+    'the password of the account is unchanged',
   )
   const moved = (address: string) => address.replace('127.0.0.1:5984', new URL(server.url).host)
   t.match(await remote(moved(made.vault.address)).db.info(), { doc_count: 0 })
@@ -172,7 +172,7 @@ t.test('for LiveSync: its check passes, and its Setup URI opens', async (t) => {
   const file = join(dataDir, 'passphrase')
   await writeFile(file, `${made.encryption_passphrase}\n`)
   const second = await asked(t, dataDir, [...phone, '--passphrase-file', file])
-  t.equal(second.encryption_passphrase, null, 'what was given is not repeated')
+  t.equal(second.encryption_passphrase, null, 'a passphrase that was given is not shown again')
   const text = decodeURIComponent(second.setup_uri.slice('obsidian://setuplivesync?settings='.length))
   const other = JSON.parse(await decryptWithEphemeralSalt(text, second.setup_passphrase))
   t.equal(other.passphrase, made.encryption_passphrase)
@@ -262,7 +262,10 @@ t.test('the admin of the environment counts on a stopped server, too', async (t)
   }
   const made = await settee('setup', '--vault', 'obsidian', '--for', 'livesync')
   t.match(made, { admin: null, admins_before: ['anna'], vault: { done: { account: 'made' } } })
-  t.ok(made.vault.done.settings.includes('chttpd/require_valid_user'), 'nobody is shut out by it')
+  t.ok(
+    made.vault.done.settings.includes('chttpd/require_valid_user'),
+    'chttpd/require_valid_user is among the changed settings',
+  )
   t.notMatch(made.vault.notes.join('\n'), 'There is no server admin')
   const own = await settee('vault', 'add', 'own', '--for', 'pouchdb', '--account', 'anna')
   t.match(own.done, { account: 'there', token: 'made' })

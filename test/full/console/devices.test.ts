@@ -113,7 +113,11 @@ t.test('devices of a server', async (t) => {
     await page.getByLabel('Passphrase of the vault', { exact: true }).fill('ours')
     await page.getByRole('button', { name: 'Add the device' }).click()
     await page.getByRole('heading', { name: 'desk can sync' }).waitFor()
-    t.equal(await page.getByLabel('Passphrase of the vault').count(), 0, 'which the user knows')
+    t.equal(
+      await page.getByLabel('Passphrase of the vault').count(),
+      0,
+      'the passphrase, which the user has given, is not shown',
+    )
   })
 
   await t.test('a device with a token gets a new one only on request', async () => {
@@ -149,7 +153,11 @@ t.test('devices of a server', async (t) => {
     await goTo(page, '#/devices/accounts')
     await row('anna').getByText('or its role family').waitFor()
     await row('tasks').getByText('only its devices have access').waitFor()
-    t.equal(await row('root').getByRole('button', { name: 'Delete' }).count(), 0, 'not the last admin')
+    t.equal(
+      await row('root').getByRole('button', { name: 'Delete' }).count(),
+      0,
+      'the last admin cannot be deleted',
+    )
     await look(t, page, 'accounts')
     await page.getByRole('button', { name: 'Add an account' }).click()
     await page.locator('dialog input:focus').waitFor()

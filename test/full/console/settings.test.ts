@@ -96,7 +96,7 @@ t.test('settings', async (t) => {
     await page.getByText('Replace notes with its backup?').waitFor()
     t.ok(
       await page.getByRole('button', { name: 'Restore', exact: true }).isDisabled(),
-      'not before the name is typed',
+      'the button is disabled until the name is typed',
     )
     await page.keyboard.press('Escape')
 

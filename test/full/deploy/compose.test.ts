@@ -89,7 +89,7 @@ t.test('the files that compose.yaml names exist', (t) => {
   t.equal(compose.services.hosted?.environment?.COUCHDB_PASSWORD_FILE, '/run/secrets/admin_password')
   t.same(Object.keys(compose.secrets), ['admin_password', 'store_password'])
   const ignored = readFileSync(join(ROOT, '.gitignore'), 'utf8').split('\n')
-  t.ok(ignored.includes('/secrets/'), 'and git does not take the secret')
+  t.ok(ignored.includes('/secrets/'), 'the folder of secrets is ignored by git')
   t.end()
 })
 

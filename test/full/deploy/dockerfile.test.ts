@@ -63,7 +63,7 @@ t.test('the steps of the Dockerfile make a server that runs', async (t) => {
   ]
   const [probe = '', ...probeArgs] = execForm(image.last.get('HEALTHCHECK'))
   const health = () => start(t, probe, probeArgs, { cwd, env }).ended
-  t.match(await health(), { code: 1 }, 'not healthy before')
+  t.match(await health(), { code: 1 }, 'the health check fails before the start')
   const server = start(t, command, args, { cwd, env })
   t.match(await untilUp(server, `http://127.0.0.1:${port}`), { status: 'ok' })
   t.match(await health(), { code: 0, stderr: '' }, 'healthy')

@@ -60,7 +60,7 @@ t.test('npx settee runs from the packed package', async (t) => {
   const { paths, filename } = packed(listed)
   t.ok(paths.includes('dist/cli/main.js') && paths.includes('dist/index.d.ts'))
   t.ok(paths.includes('LICENSE') && paths.includes('README.md'))
-  t.ok(paths.includes('deploy/nginx.conf'), 'and what its pages speak of')
+  t.ok(paths.includes('deploy/nginx.conf'), 'the package contains the files that its pages mention')
   for (const name of ['collation-table.bin', 'unicode-license.txt']) {
     t.ok(paths.includes(`dist/query/collation/${name}`), `and ${name}`)
   }
@@ -72,7 +72,10 @@ t.test('npx settee runs from the packed package', async (t) => {
   const home = join(folder, 'empty')
   await mkdir(home)
   run(t, home, 'npm', 'install', '--no-audit', '--no-fund', join(folder, filename))
-  t.notOk((await readdir(join(home, 'node_modules'))).includes('preact'), 'nor what the example needs')
+  t.notOk(
+    (await readdir(join(home, 'node_modules'))).includes('preact'),
+    'packages of the example are not installed',
+  )
   t.match(run(t, home, 'npx', 'settee', '--version'), /^settee \d+\.\d+\.\d+\n$/)
 
   const port = await freePort()

@@ -67,7 +67,7 @@ for (const page of PAGES.filter((page) => page !== 'README.md')) {
     if (scene.server) await shell.startServer(...scene.server)
     await scene.prepare?.(shell)
     const before = await shell.run(scene.before ?? '')
-    t.equal(before.code, 0, 'what it takes for granted', { output: before.output })
+    t.equal(before.code, 0, 'the preparation succeeds', { output: before.output })
     for (const fence of fences) {
       const { code, output } = await inOrder(shell, page, fence)
       t.equal(code, 0, `${page}:${fence.line}`, { text: fence.text, output })
@@ -75,7 +75,7 @@ for (const page of PAGES.filter((page) => page !== 'README.md')) {
     const names = Object.entries((await scene.names?.(shell)) ?? {})
     const shown = names.reduce((text, [name, here]) => text.replaceAll(name, here), scene.after ?? '')
     const after = await shell.run(shown)
-    t.equal(after.code, 0, 'what it is for', { output: after.output })
+    t.equal(after.code, 0, 'the check after the command succeeds', { output: after.output })
     await shell.stopServer()
   })
 }

@@ -37,7 +37,7 @@ async function allThere(t: Test, machine: BadMachine, ledger: Ledger): Promise<v
   t.strictSame(
     new Map([...found].sort()),
     new Map([...ledger].sort()),
-    'what was acknowledged is there, and no more',
+    'exactly the acknowledged writes are stored',
   )
 }
 

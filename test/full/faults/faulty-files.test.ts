@@ -47,7 +47,7 @@ async function errorsOf(t: Test, server: ServerProcess, name: string): Promise<S
     if (answer === null || answer.status < 400) continue
     errors.add(answer.json.error)
     t.equal(answer.status, 500, JSON.stringify(answer.json))
-    t.notMatch(answer.json.reason, /\/|sqlite|SELECT/i, 'neither a path nor SQL')
+    t.notMatch(answer.json.reason, /\/|sqlite|SELECT/i, 'the reason contains neither a path nor SQL')
   }
   return errors
 }

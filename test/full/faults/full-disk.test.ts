@@ -55,7 +55,11 @@ async function allThere(t: Test, { server, stored }: Setting): Promise<void> {
   const rows = json.rows as { id: string; value: { rev: string } }[]
   const live = [...stored.revs].filter(([, rev]) => rev !== null)
   const there = new Map(rows.map(({ id, value }) => [id, value.rev]))
-  t.same(new Map(live.map(([id]) => [id, there.get(id)])), new Map(live), 'what was acknowledged is there')
+  t.same(
+    new Map(live.map(([id]) => [id, there.get(id)])),
+    new Map(live),
+    'all acknowledged writes are stored',
+  )
 }
 
 function soundFiles(t: Test, dataDir: string): void {
@@ -129,7 +133,7 @@ withSmallDisks(t, import.meta.url, () => {
         { _id: fourth, _rev: `2-${'f'.repeat(32)}`, _revisions: path, _deleted: true },
       ]
       const pushed = await server.ask('POST', '/notes/_bulk_docs', { new_edits: false, docs })
-      t.ok(isRefused(pushed), 'of a push no row says that it is over')
+      t.ok(isRefused(pushed), 'the push as a whole is refused')
       t.match(await server.ask('GET', `/notes/${fourth}`), { status: 404 }, 'its deletions are stored')
       setting.stored.revs.set(fourth, null)
     })
@@ -177,7 +181,7 @@ withSmallDisks(t, import.meta.url, () => {
     const { freed } = await withControl(server.dataDir, {}, (controls) =>
       controls.freeSpace({ name: 'versions' }),
     )
-    t.ok(freed > 20_000_000, 'what the command frees')
+    t.ok(freed > 20_000_000, 'the command frees more than 20 MB')
     await until('writes are taken', async () => (await write(setting, 1000, 1)) === 201)
     await allThere(t, setting)
     t.match(await server.stop(), { code: 0 })
@@ -204,11 +208,11 @@ withSmallDisks(t, import.meta.url, () => {
     await until('writes are refused', async () =>
       isRefused(await server.ask('POST', '/notes', { text: note(1).text })),
     )
-    t.ok(existsSync(ballast), 'what grows does not get the ballast')
+    t.ok(existsSync(ballast), 'the reserved space is kept for deletions')
     for (const id of ids.slice(0, 150)) t.equal((await remove(setting, id)).status, 200, 'a deletion')
     t.notOk(existsSync(ballast), 'the ballast is given up for them')
     t.match(await server.ask('PUT', '/notes/_local/checkpoint', { last: 1 }), { status: 201 })
-    t.ok(isRefused(await server.ask('PUT', '/notes/x', note(1))), 'what grows stays refused')
+    t.ok(isRefused(await server.ask('PUT', '/notes/x', note(1))), 'growing writes are still refused')
     disk.fill(0)
     t.match(await server.ask('GET', `/notes/${ids[200]}`), { status: 200 }, 'reads without it')
     await server.stop()

@@ -49,7 +49,7 @@ for (const how of ['replicate', 'move', 'follow'] as const) {
     t.notMatch(JSON.stringify(log), PASSWORD, 'no secret in the log')
     t.same(log.filter(isInternal), [], 'no internal errors')
     const admins = await server.ask('GET', '/_node/_local/_config/admins', undefined, ADMIN)
-    t.same(Object.keys(admins.json), ['root'], 'nobody has become an admin')
+    t.same(Object.keys(admins.json), ['root'], 'no admin was added')
   })
 }
 

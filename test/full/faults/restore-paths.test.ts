@@ -97,7 +97,7 @@ t.test('a push that notes its position only on the device cannot be refused', as
   await push()
   await restoreNotes(server, copy)
   await push()
-  t.strictSame(await lostThere(server), [], 'such a client asks the server nothing that could tell it')
+  t.strictSame(await lostThere(server), [], 'such a client asks for nothing that shows the restore')
 })
 
 t.test('new devices', async (t) => {
@@ -111,10 +111,14 @@ t.test('new devices', async (t) => {
   t.equal(await outcomeOf(empty.sync(there(server).db)), 'done', 'an empty one hears of no error')
   t.equal((await empty.info()).doc_count, 120)
   await empty.put({ _id: 'its first' })
-  t.equal(await outcomeOf(empty.sync(there(server).db)), 'done', 'nor later')
+  t.equal(await outcomeOf(empty.sync(there(server).db)), 'done', 'a later sync has no error')
 
   const reader = await device(t)
-  t.equal(await outcomeOf(reader.replicate.from(there(server).db)), 'done', 'nor one that only pulls')
+  t.equal(
+    await outcomeOf(reader.replicate.from(there(server).db)),
+    'done',
+    'a device that only pulls has no error',
+  )
   t.equal((await reader.info()).doc_count, 121)
 
   const full = await device(t)
@@ -147,7 +151,7 @@ t.test('clients that keep a token, as LiveSync and RxDB do', async (t) => {
   t.match((await waiting).json, { results: [], last_seq: String }, 'a feed that waits ends in order')
   t.match(await page(kept.last), { status: 200, ids: [] })
   for (const id of ['f', 'g', 'h', 'i']) await call(server, 'PUT', `/notes/${id}`, { body: {} })
-  t.strictSame((await page(kept.last)).ids, ['f', 'g', 'h', 'i'], 'what is new, all of it and nothing twice')
+  t.strictSame((await page(kept.last)).ids, ['f', 'g', 'h', 'i'], 'the feed has each new document once')
   const next = await page(kept.last)
   t.strictSame((await page(next.last)).ids, [])
 })
@@ -267,7 +271,7 @@ for (const withLog of [false, true]) {
     const pulling = there(server)
     for (let n = 0; n < 7; n++) await call(server, 'PUT', `/notes/new-${n}`, { body: {} })
     await outcomeOf(desk.replicate.from(pulling.db))
-    t.equal((await desk.info()).doc_count, 17, 'who was ahead misses nothing that is new')
+    t.equal((await desk.info()).doc_count, 17, 'a device that was ahead has every new document')
     await phone.put({ _id: 'the next change' })
     await outcomeOf(phone.sync(there(server).db))
     await outcomeOf(phone.sync(there(server).db))

@@ -42,7 +42,7 @@ async function isLoggedIn(t: Test, server: ServerProcess, as: ReturnType<typeof 
 
 /** Nobody without a login is let in, and what the server has is there. */
 async function isItself(t: Test, server: ServerProcess, uuid: string): Promise<void> {
-  t.match(await server.ask('GET', '/_all_dbs'), { status: 401 }, 'nobody is let in without a login')
+  t.match(await server.ask('GET', '/_all_dbs'), { status: 401 }, 'requests without a login are refused')
   t.match(await server.ask('GET', '/notes', undefined, ANNA), { status: 200 })
   t.equal((await server.ask('GET', '/', undefined, ANNA)).json.uuid, uuid)
 }

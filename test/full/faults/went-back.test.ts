@@ -117,7 +117,7 @@ for (const [way, { make, isFound }] of Object.entries(WAYS)) {
     t.not(after, before, 'the database counts as restored')
     await until('all have everything', async () => hasAll(desk, 18))
     await Promise.all([phone, desk].map((db) => db.sync(there())))
-    t.equal(await startedAt(), after, 'once')
+    t.equal(await startedAt(), after, 'the database counts as restored once')
   })
 }
 

@@ -28,7 +28,7 @@ t.test('a crash between the steps of creating and deleting a database', async (t
   await call('DELETE', '/gone', ANNA)
   await owners.set('gone', { account: 'anna', state: 'owned' })
   await owners.begin('gone')
-  t.equal((await call('GET', '/unsecured', ANNA)).status, 404, 'nobody reaches what is not finished')
+  t.equal((await call('GET', '/unsecured', ANNA)).status, 404, 'an unfinished database is not accessible')
   await first.close()
 
   const second = await startHostedServer(t, {}, first.dataDir)

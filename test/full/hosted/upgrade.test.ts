@@ -30,11 +30,15 @@ t.test('the records of an older settee', async (t) => {
   const { hosted } = await startHostedServer(t, {}, dataDir)
   const { owners } = hosted
   t.same(await owners.namesInUpdates('anna'), { own: ['notes'], former: ['old'] })
-  t.same(await owners.databasesOf('zoë', {}, 10), ['halfway'], 'which the start has finished')
+  t.same(
+    await owners.databasesOf('zoë', {}, 10),
+    ['halfway'],
+    'the start has finished the creation of the database',
+  )
   t.match(await owners.totalsOf('anna'), { databases: 1, documents: 7, bytes: 123456789 })
   t.match(await hosted.tenantUsage(10), [
     { account: 'anna', bytes: 123456789 },
     { account: 'zoë', databases: 1 },
   ])
-  t.equal(await hosted.policy.refusalOf('cora'), null, 'whose deletion has been finished')
+  t.equal(await hosted.policy.refusalOf('cora'), null, 'the deletion of the account is finished')
 })

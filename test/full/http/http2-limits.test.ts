@@ -50,7 +50,7 @@ t.test('a head that is too long', async (t) => {
   })
   const longer = { 'x-a': half, 'x-b': half, 'x-c': half, 'x-d': half }
   const { status, code } = await ask('GET /', { headers: longer })
-  t.same([status, code], [undefined, NGHTTP2_ENHANCE_YOUR_CALM], 'nor is more of it kept')
+  t.same([status, code], [undefined, NGHTTP2_ENHANCE_YOUR_CALM], 'longer headers end the connection')
   const many = Object.fromEntries(Array.from({ length: 500 }, (_, at) => [`x-${at}`, 'x']))
   t.match(await ask('GET /', { headers: many }), { status: 200 }, 'many are as good as few')
   const before = feed.text().length
@@ -99,7 +99,7 @@ t.test('answers that are read slowly', async (t) => {
   })
   first?.resume()
   await once(first!, 'end')
-  t.equal(length, LARGE, 'and who goes on gets all of it')
+  t.equal(length, LARGE, 'a reader that continues gets the whole answer')
   session.close()
 })
 
@@ -185,7 +185,7 @@ t.test('requests that HTTP/2 forbids', async (t) => {
     socket.destroy()
   }
   await until(() => app.requestTally.counts().underWay === before)
-  t.match(await ask('GET /db/a'), { status: 404 }, 'and nothing of them is kept')
+  t.match(await ask('GET /db/a'), { status: 404 }, 'nothing of the requests is stored')
 })
 
 t.test('useless frames', async (t) => {
@@ -277,7 +277,7 @@ t.test('a connection on which the protocol is broken', async (t) => {
   }
   // More requests than on the broken connection.
   await sleep(1000)
-  t.notOk(feed.stream.closed, 'who answers is left in peace')
+  t.notOk(feed.stream.closed, 'a connection that answers pings stays open')
   t.match(await good.ask('GET /db'), { status: 200 })
 })
 

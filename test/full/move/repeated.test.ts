@@ -61,7 +61,11 @@ t.test('interruptions, repetitions, and databases that exist here', async (t) =>
     await call(here, 'PUT', '/notes/_local/app', { _rev: '0-2', n: 3 })
     const fourth = await move(url, here, { databases })
     t.match(fourth.databases, [{ isComplete: true, notes: ['1 documents exist only here', /kept 1 _local/] }])
-    t.match(await call(here, 'GET', '/notes/_local/app'), { n: 3 }, 'what was written here counts')
+    t.match(
+      await call(here, 'GET', '/notes/_local/app'),
+      { n: 3 },
+      'a document that was written here is kept',
+    )
   })
 
   await t.test('a database that has not come from a move is not touched, unless it is merged', async (t) => {

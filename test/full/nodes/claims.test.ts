@@ -110,7 +110,7 @@ t.test('databases that are made through both nodes at once stay within the quota
   t.equal(databases, 3)
   await addAccount('carl')
   const same = await Promise.all(nodes.map((node) => ask(node, 'PUT', '/carl', { auth: 'carl:word' })))
-  t.same(same.map(({ status }) => status).sort(), [201, 412], 'and one name is made once')
+  t.same(same.map(({ status }) => status).sort(), [201, 412], 'of two creations of a name, one succeeds')
 })
 
 t.test('a check through one node finds what is damaged, and both nodes say it', async (t) => {

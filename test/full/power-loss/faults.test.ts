@@ -22,7 +22,7 @@ t.setTimeout(280_000)
 async function replay(t: Test, recorder: Recorder): Promise<void> {
   const events = await recorder.events()
   const ledger = new Ledger(events)
-  t.same(ledger.problems, [], 'nobody was told a lie, and the store went on')
+  t.same(ledger.problems, [], 'no acknowledgement was wrong, and the store continued')
   for (const { counted, number } of ledger.counts) t.comment(`${counted}: ${number} calls failed in turn`)
   const step = Math.max(1, Math.floor(ledger.acknowledged.length / POINTS))
   const chosen = ledger.acknowledged.filter((_, at, { length }) => (length - 1 - at) % step === 0)

@@ -154,7 +154,7 @@ t.test('a thread that cannot be stopped is ended and replaced', async (t) => {
   await stuck
   t.ok(performance.now() - started < 6000)
   t.same(await sandbox.filter(inDatabase(1, PASS), ['{"v":1}'], '{}'), [true])
-  t.same(faults, [], 'which is no fault')
+  t.same(faults, [], 'a long call is no fault')
 })
 
 t.test('when a thread dies, its piece is tried once more', async (t) => {

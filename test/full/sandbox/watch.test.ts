@@ -109,7 +109,7 @@ t.test('threads claimed by a dead database thread become free again', async (t) 
   await sleep(50)
   t.ok(pool.slotTable.overtakes(pool.client + 1))
   pool.leave()
-  t.notOk(pool.slotTable.overtakes(pool.client + 1), 'nobody waits behind the dead')
+  t.notOk(pool.slotTable.overtakes(pool.client + 1), 'no client waits behind a dead one')
   await until(() => !pool.slotTable.claim(slot, pool.client) && pool.slotTable.callOf(slot) === undefined)
 })
 
@@ -155,7 +155,7 @@ t.test('there are no more threads than the memory allows, and those beyond a low
     }
   }
   await fill(3)
-  t.equal(pool.pool.size, 3, 'although all are in a long call')
+  t.equal(pool.pool.size, 3, 'the pool has three threads, although all are in a long call')
   pool.pool.setLimits(limits, 4)
   await fill(4)
   t.equal(pool.pool.size, 4)

@@ -29,7 +29,7 @@ for (const [form, operation, count] of [
     await lose(operation, async () => (await stored()) === 1)
     const revs = (await writing).map((outcome) => resultOf(outcome))
     t.equal((await readOne(store, 'doc-0'))?.rev, revs[0])
-    t.equal((await store.view()).updateSeq, count, 'and is stored once')
+    t.equal((await store.view()).updateSeq, count, 'each write is stored once')
     t.same(told, [count])
   })
 }
@@ -129,7 +129,7 @@ for (const [form, statement, write] of [
       await request.release()
       t.equal(await stored(), writes)
       await write(store)
-      t.equal(await stored(), writes + 1, 'and its repetition is stored')
+      t.equal(await stored(), writes + 1, 'a repeated write is stored')
     })
   }
 }

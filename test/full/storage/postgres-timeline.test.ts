@@ -76,7 +76,7 @@ t.test('a standby without the newest commits takes over', async (t) => {
       { seq: 1, unknownEpoch: false },
       { seq: 1, unknownEpoch: false },
     ],
-    'who has seen what is lost gets what came since',
+    'a client that has seen lost updates gets those since the restore',
   )
   t.equal(await catalog.find('lost'), null)
   const made = await catalog.create('lost')

@@ -75,14 +75,18 @@ t.test('nodes that start find a store that is behind what they remember', async 
   t.match(await store.view(), { updateSeq: 3, docCount: 3, wasRestored: true })
   t.same(await store.readLocals(['_local/c']), [null], 'checkpoints are gone')
   await store.updateDocs([put('g'), put('h'), put('i'), put('j')])
-  t.equal(await meaningOf(store, lostToken), 3, 'who has seen what is lost gets what came since')
+  t.equal(
+    await meaningOf(store, lostToken),
+    3,
+    'a client that has seen lost updates gets those since the restore',
+  )
   const kept = await newestToken(store)
   const catalog = await two.openCatalog()
   const entry = await catalog.find('notes')
   const seen = await two.openDatabase('notes', { incarnation: entry?.incarnation as number })
   t.equal(await meaningOf(seen, kept), 7, 'the second node does not restore it again')
   t.equal((await catalog.find('notes'))?.incarnation, entry?.incarnation)
-  await t.resolves(store.view(), 'nor ends the stores of the first')
+  await t.resolves(store.view(), 'the stores of the first node stay open')
 })
 
 t.test('a node that runs finds the store behind', async (t) => {

@@ -84,7 +84,7 @@ t.test('a database is not closed in favor of others during its compaction', { sk
     await touchOthers()
     return !openFiles(dataDir).includes('notes')
   })
-  t.same(faults, [], 'and is closed afterwards')
+  t.same(faults, [], 'closing the database afterwards has no fault')
 })
 
 t.test('deleting a database ends its compaction', async (t) => {

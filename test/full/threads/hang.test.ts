@@ -90,13 +90,13 @@ t.test('a thread does not hang while it is in a call that may take long', async 
   pulse.isInLongCall = true
   t.equal(look(1000, work(1000)), 0)
   pulse.isInLongCall = false
-  t.equal(look(10, work(1000)), 1, 'and is silent from its end on')
+  t.equal(look(10, work(1000)), 1, 'the silence counts from the end of the long call')
 })
 
 t.test('a thread that waits for a disk, or shares a busy machine, gets longer', async (t) => {
   const { look, work } = watched()
   t.equal(look(60, work(50)), 0)
-  t.equal(look(1), 1, 'for ever it has not')
+  t.equal(look(1), 1, 'the longer time is limited')
   const busy = watched()
   t.equal(busy.look(25, busy.work(200)), 0)
   t.equal(busy.look(1, busy.work(200)), 1)

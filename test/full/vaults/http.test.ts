@@ -101,7 +101,11 @@ t.test('an account adds devices to the databases that it may use, and makes none
     t.match([answer.status, answer.json.reason], [status, reason], JSON.stringify(body))
   }
   const token = decodeURIComponent(/:\/\/(.*)@/.exec(own.json.address)?.[1] ?? '')
-  t.equal((await add({ vault: 'notes', for: 'pouchdb', device: 'x' }, token)).status, 403, 'no device token')
+  t.equal(
+    (await add({ vault: 'notes', for: 'pouchdb', device: 'x' }, token)).status,
+    403,
+    'the caller needs more than a device token',
+  )
   t.strictSame((await request('GET', '/_all_dbs', { auth: ROOT })).json, ['_users', 'notes'])
 })
 

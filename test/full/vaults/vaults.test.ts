@@ -154,7 +154,7 @@ t.test('in hosted mode nobody gets access to the database of another tenant', as
   t.match(await controls.addVault({ ...bob, device: 'desk' }), { database: 'there', security: 'there' })
   const eve = order('notes', { account: 'eve' })
   await t.rejects(controls.addVault(eve), { code: 'conflict', message: /eve has no access/ })
-  t.equal((await controls.listAccounts({ after: null })).rows.length, 2, 'nor is there an account')
+  t.equal((await controls.listAccounts({ after: null })).rows.length, 2, 'no account was created')
   await status('PUT', '/nobodys')
   await t.rejects(controls.addVault(order('nobodys')), { code: 'conflict' })
 
@@ -164,10 +164,10 @@ t.test('in hosted mode nobody gets access to the database of another tenant', as
   })
   t.match(await controls.addVault(eve), { security: 'there', token: 'made' }, 'the owner has let her in')
   const { json } = await request('GET', '/notes/_security', { auth: ADMIN })
-  t.strictSame(json.admins.names, ['bob'], 'and no further than he did')
+  t.strictSame(json.admins.names, ['bob'], 'the access list is as the owner set it')
 
   const made = await controls.addVault(order('obsidian', { liveSync: true }))
-  t.strictSame(made.settings, [], 'what is for all is not one vault’s')
+  t.strictSame(made.settings, [], 'adding a vault changes no settings of the server')
   const target = { url, auth: `obsidian:${made.secret}` }
   const { rows } = await checkConfiguration(target)
   t.not(red(rows).length, 0)
@@ -180,7 +180,7 @@ t.test('in hosted mode nobody gets access to the database of another tenant', as
     })
     t.equal(answer.status, 200, path)
   }
-  t.strictSame(red((await checkConfiguration(target)).rows), [], 'those that were named are all')
+  t.strictSame(red((await checkConfiguration(target)).rows), [], 'the named settings are sufficient')
   t.strictSame((await controls.addVault(order('obsidian', { liveSync: true }))).faults, [])
 })
 
@@ -230,7 +230,7 @@ t.test('the keys that LiveSync checks', async (t) => {
     liveSyncChanges((section, key) => found[`${section}/${key}`], hasAdmin).map(
       ({ section, key, value }) => [`${section}/${key}`, value] as const,
     )
-  t.strictSame(paths({}), SETTINGS, 'what its scripts write')
+  t.strictSame(paths({}), SETTINGS, "the plan has the settings that LiveSync's scripts write")
   t.strictSame(paths(Object.fromEntries(SETTINGS)), [])
   const without = SETTINGS.filter(([path]) => !path.endsWith('require_valid_user'))
   t.strictSame(paths({}, false), without, 'nobody is shut out of a server without an admin')

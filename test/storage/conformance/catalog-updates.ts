@@ -102,7 +102,7 @@ export const catalogUpdateCases: StorageCases = {
     t.equal(
       isSameEpoch,
       sharedWriters && !durable,
-      'unless others have it open all the time, a start begins an epoch',
+      'a start begins an epoch unless another opener has the store open',
     )
     await again.create('c')
     t.same((await again.readUpdates(ALL_ROWS, 0)).epochs, epochs)

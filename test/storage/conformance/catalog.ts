@@ -113,7 +113,7 @@ export const catalogCases: StorageCases = {
     const { catalog, store, reopen } = await openNotes(t, makeEngine)
     await store.updateDocs([put('a')])
     await rejectsWith(t, catalog.create('notes'), 'file_exists')
-    t.ok(await readOne(store, 'a'), 'what the database holds is still there')
+    t.ok(await readOne(store, 'a'), 'the database keeps its documents')
     await rejectsWith(t, (await reopen()).catalog.create('notes'), 'file_exists')
   },
 
@@ -153,7 +153,7 @@ export const catalogCases: StorageCases = {
     const { engine, catalog } = await openNotes(t, makeEngine)
     await rejectsWith(t, engine.openDatabase('other'), 'no_database')
     await rejectsWith(t, catalog.delete('other'), 'no_database')
-    t.equal((await entriesOf(catalog)).length, 1, 'nor made by the attempt')
+    t.equal((await entriesOf(catalog)).length, 1, 'the failed attempt creates no entry')
   },
 
   'a deleted database is gone, also after a restart': async (t, makeEngine) => {

@@ -244,10 +244,10 @@ async function faults(t: Test, makeEngine: MakeEngine): Promise<void> {
   const before = await leavesOf(store)
   const { store: again } = await opened.reopen()
   await again.compact()
-  t.same(await leavesOf(again), before, 'and a restart later')
+  t.same(await leavesOf(again), before, 'the leaves are the same after a restart')
   t.equal(await rowCount(again), before.docs.length)
   for (const blob of blobs) t.notOk(await blobIsStored(again, blob))
-  await audit(t, again, 'and a restart later')
+  await audit(t, again, 'the leaves are the same after a restart')
 }
 
 /** Makes superseded revisions. @returns a blob that only one of them names */

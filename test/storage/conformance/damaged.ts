@@ -276,12 +276,12 @@ export const damageCases: StorageCases = {
     await rejectsWith(t, found(opened), 'damaged_document')
     t.equal((await opened.store.readDocs(['b'], lenient(bodyOf)))[0], 'b', 'its document is read')
     const blob = await upload(opened.store)
-    t.strictSame(await found(opened), { blob, isRight: true }, 'by an upload')
+    t.strictSame(await found(opened), { blob, isRight: true }, 'an upload restores the content')
     await opened.damage?.('content', 'b')
     const again = await opened.reopen()
     await rejectsWith(t, found(again), 'damaged_document')
     await only(again.store.updateDocs([put('d', '{}', inline)]))
-    t.strictSame(await found(again), { blob, isRight: true }, 'by a document')
+    t.strictSame(await found(again), { blob, isRight: true }, 'a document restores the content')
   },
 
   'a damaged security object lets only server admins in, until it is set again': async (t, makeEngine) => {

@@ -102,7 +102,7 @@ export const docCases: StorageCases = {
       ['rejected', 'rejected'],
     )
     const written = await store.updateDocs([put('a')]).then((outcomes) => errorOf(outcomes[0]), String)
-    t.ok(written, 'by a rejection or an error of each update')
+    t.ok(written, 'each update either rejects or has an error')
   },
 
   'a document that was written is read back as it was written, also after a restart': async (

@@ -165,7 +165,7 @@ export const feedCases: StorageCases = {
         tokens.map((_, i) => ({ seq: i + 1, unknownEpoch: false })),
       )
       ;({ store, reopen } = await reopen())
-      t.same((await store.view()).epochs, epochs, 'and lasts')
+      t.same((await store.view()).epochs, epochs, 'the epoch is kept')
     }
     t.equal(new Set(tokens).size, tokens.length)
   },

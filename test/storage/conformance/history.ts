@@ -167,7 +167,7 @@ export const historyCases: StorageCases = {
       const isThere = (await versionsOf(from, 'a')).some(({ rev }) => rev === first)
       const { whole } = await from.history.horizon()
       t.ok(isThere || whole >= START + 1000)
-      t.ok(whole < START + 2000, 'what was not superseded then is known')
+      t.ok(whole < START + 2000, 'revisions that were not superseded then are known')
     }
   },
 

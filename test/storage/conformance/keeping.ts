@@ -203,7 +203,10 @@ export const keepingCases: StorageCases = {
     t.equal((await keptOf(store, 'a')).length, 3)
     await only(store.purgeDocs([purge('a', [last])]))
     t.same(await keptOf(store, 'a'), ['1-eeee'])
-    t.ok((await store.garbage()).needsCompaction, 'what was purged is still in freed pages')
+    t.ok(
+      (await store.garbage()).needsCompaction,
+      'purged data is still in freed pages, so a compaction is needed',
+    )
     const leaf = (await readOne(store, 'b'))?.rev ?? ''
     await only(store.purgeDocs([purge('b', [leaf])]))
     t.equal(await readOne(store, 'b'), null)

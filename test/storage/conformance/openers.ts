@@ -98,7 +98,7 @@ export const openerCases: Record<string, (t: Test, makeData: MakeSharedData) => 
     await one.noteUpdated(['notes'])
     t.ok(await hears(({ type }) => type === 'updates'))
     t.match((await two.readUpdates({ since: 0 }, 10)).rows, [{ type: 'created' }, { type: 'updated' }])
-    t.same(own, [], 'but not to the one that has noted them')
+    t.same(own, [], 'the opener that has noted updates is not told of them')
     await one.adoptUuid('85fb71bf-700c-4f5e-8f4c-9f4b1d2e3c4d')
     for (let waited = 0; waited < 2 * FOREIGN_EVENT_MS; waited += 5) {
       if (two.serverUuid === one.serverUuid) break

@@ -222,7 +222,7 @@ export const purgeCases: StorageCases = {
       { seq: 4, id: 'd' },
       { seq: 5, id: 'e' },
     ])
-    t.equal((await again.readPurges()).length, 2, 'what was cut does not come back')
+    t.equal((await again.readPurges()).length, 2, 'purges beyond the limit do not come back')
     t.equal((await again.info()).purgeSeq, 5)
   },
 

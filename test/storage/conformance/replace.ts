@@ -140,7 +140,7 @@ export const replaceCases: StorageCases = {
     t.same(
       [await read(known), await read(lost)],
       [2, 2],
-      'what has been written since comes to who was ahead',
+      'a client that was ahead gets what was written since',
     )
     t.not(await tokenAt(store, 4), lost)
   },
@@ -159,7 +159,7 @@ export const replaceCases: StorageCases = {
       incarnations.push(next.replaced.incarnation)
     }
     t.equal(new Set(made).size, 4, 'each at another time')
-    t.equal(new Set(incarnations).size, 4, 'and of another incarnation')
+    t.equal(new Set(incarnations).size, 4, 'each database has its own incarnation')
     t.hasStrict(await entriesOf(open.catalog), [{ incarnation: incarnations.at(-1) }])
     t.hasStrict((await open.catalog.readUpdates({ since: 0 }, 10)).rows, [
       { name: 'notes', type: 'created', seq: 4 },
@@ -255,7 +255,7 @@ export const replaceCases: StorageCases = {
     t.same(
       (await entriesOf(catalog)).map((entry) => entry.lastKnown),
       [mark],
-      'also after a restart',
+      'the mark is kept after a restart',
     )
     const same = await again.openDatabase('notes', { lastKnown: mark })
     t.equal(same.wasRolledBack, false)

@@ -36,7 +36,7 @@ export const settingsCases: StorageCases = {
     t.hasStrict(await store.view(), { security: { x: 1 }, revsLimit: 3 })
     await store.updateSettings(() => ({ result: 0, write: { security: {} } }))
     const { security, revsLimit } = await store.view()
-    t.strictSame([security, revsLimit], [{}, 3], 'and an empty security object is not none')
+    t.strictSame([security, revsLimit], [{}, 3], 'an empty security object is stored')
   },
 
   'a decision without a write changes nothing and gets its result': async (t, makeEngine) => {

@@ -71,7 +71,11 @@ export const updateCases: StorageCases = {
     t.same([await readOne(store, 'a'), await store.view()], [first, before])
     verdicts.set(first?.rev ?? '', true)
     const overtaking = await only(store.updateDocs([put('a', '{"n":2}')]))
-    t.same(await store.updateDocs([asking]), [{ needs: [overtaking] }], 'not the state of the first round')
+    t.same(
+      await store.updateDocs([asking]),
+      [{ needs: [overtaking] }],
+      'the decision sees the newest state, not that of the first round',
+    )
     verdicts.set(overtaking, true)
     const rev = resultOf((await store.updateDocs([asking]))[0])
     t.equal((await readOne(store, 'a'))?.rev, rev)

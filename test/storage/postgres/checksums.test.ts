@@ -132,7 +132,7 @@ t.test('whatever column is changed, what is read is what was written, or an erro
         counts.error + counts.missing > 0 || column === 'id',
         `${table}.${column}: ${JSON.stringify(counts)}`,
       )
-      t.ok(reported.length > before || counts.error === 0, 'and it is reported')
+      t.ok(reported.length > before || counts.error === 0, 'the damage is reported')
     }
   }
   compare(t, await readAll(store), truth, { what: 'at the end', counts: { error: 0, missing: 0, same: 0 } })
@@ -374,7 +374,7 @@ t.test('whatever column of an index is changed, no query gets it, and the index 
       t.same((await store.status()).position, null, 'it is empty')
       t.same((await store.read(0, {}, 10)).rows, [])
       await fillIndex(store)
-      t.same(await readIndex(store), truth, 'and made again')
+      t.same(await readIndex(store), truth, 'the index is built again')
     }
   }
 })
@@ -433,7 +433,7 @@ t.test('rows of before are read without checksums, and a compaction notes them',
   t.same(
     await sql(`SELECT count(*)::int AS lists FROM settee.doc WHERE attachments LIKE '%"checksum":%'`),
     [{ lists }],
-    'of lists of attachments as well',
+    'lists of attachments have checksums',
   )
   t.notOk((await store.garbage()).needsCompaction)
   compare(t, await readAll(store), truth, { what: 'afterwards', counts: { error: 0, missing: 0, same: 0 } })

@@ -81,7 +81,7 @@ t.test('a transaction is stored completely or not at all', async (t) => {
     await run(query('INSERT INTO saved VALUES ($1)', [4]))
     await run(query('SELECT 1 / 0')).catch(() => undefined)
   })
-  t.equal(await nameOf(hidden), 'internal_server_error', 'although COMMIT is answered')
+  t.equal(await nameOf(hidden), 'internal_server_error', 'a commit that PostgreSQL rolled back is an error')
   t.same(await saved(), [1, 2])
 })
 

@@ -68,7 +68,7 @@ t.test('tables of a newer settee are used if they suit this one, and refused oth
   t.ok(await openOn(t, url))
   await set(newer)
   await t.rejects(openOn(t, url), { message: /newer settee/ })
-  t.same(await versionOf(url), [{ version: newer }], 'and left as they are')
+  t.same(await versionOf(url), [{ version: newer }], 'a newer schema is left unchanged')
 })
 
 t.test('a database that cannot hold every text is refused', async (t) => {

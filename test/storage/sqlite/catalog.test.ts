@@ -39,7 +39,11 @@ t.test('what was open when the server ended in the middle counts as written to',
   const made = ['1 closed created', '2 open created', '3 idle created']
   t.same(await rowsOf((await open(t, crashed)).catalog), [...made, '4 open updated'])
   await engine.close()
-  t.same(await rowsOf((await open(t, dataDir)).catalog), made, 'and after a proper end nothing does')
+  t.same(
+    await rowsOf((await open(t, dataDir)).catalog),
+    made,
+    'after an orderly end, a start changes nothing',
+  )
 })
 
 t.test('files that came and went while the server was stopped', async (t) => {
@@ -159,7 +163,7 @@ t.test('the file of a deleted database is kept on request, and can be opened aga
   const copied = await again.engine.openDatabase('c')
   t.equal((await copied.info()).docCount, 1)
   await copied.close()
-  t.same(readdirSync(join(dataDir, 'replaced')), kept, 'and a start does not remove it')
+  t.same(readdirSync(join(dataDir, 'replaced')), kept, 'a start keeps the replaced file')
 })
 
 t.test('a server.sqlite of before there were updates', async (t) => {
@@ -244,7 +248,11 @@ t.test('of two of this kind one gets the folder, and others may read its files m
   reader.exec('BEGIN')
   t.same(reader.prepare('SELECT name FROM database').all(), [])
   await catalog.create('notes')
-  t.same(reader.prepare('SELECT name FROM database').all(), [], 'and see one moment as long as they like')
+  t.same(
+    reader.prepare('SELECT name FROM database').all(),
+    [],
+    'a reader sees one snapshot as long as it is open',
+  )
   reader.exec('COMMIT')
   t.same(reader.prepare('SELECT name FROM database').all(), [{ name: 'notes' }])
   await first.close()
@@ -298,7 +306,7 @@ for (const isLogGone of [false, true]) {
       t.ok(await readOne(store, 'a'), 'the old one is whole')
       await catalog.whenListed()
       await engine.close()
-      t.same(readdirSync(join(dataDir, 'replaced')), [], 'and was not replaced')
+      t.same(readdirSync(join(dataDir, 'replaced')), [], 'the old file was not replaced')
       t.same(readdirSync(join(dataDir, 'databases')), ['notes.sqlite'])
     },
   )

@@ -118,7 +118,11 @@ t.test('writes are answered before their log is carried, and the log stays bound
   for (let n = 0; n < 300; n++) {
     const before = said.filter((operation) => operation === CARRY).length
     await store.updateDocs([put(`doc${n}`, body)])
-    t.equal(said.filter((operation) => operation === CARRY).length, before, 'nobody has waited for it')
+    t.equal(
+      said.filter((operation) => operation === CARRY).length,
+      before,
+      'the write was answered before its log was carried',
+    )
     await turns(4)
   }
   t.ok(said.includes(CARRY))
@@ -144,7 +148,7 @@ t.test('one database at work has all, several have equal shares, however many th
   for (const { cache } of all) cache.use()
   t.same(sizes(), Array(200).fill('cache_size = -256'), 'never less than it takes to find a document')
   for (const { cache } of all.slice(1)) cache.close()
-  t.equal(all[0]?.told.at(-1), 'cache_size = -16384', 'what one leaves, the others have')
+  t.equal(all[0]?.told.at(-1), 'cache_size = -16384', 'the memory of a closed connection goes to the others')
   all[0]?.cache.close()
 })
 
@@ -160,7 +164,11 @@ t.test('what nobody used between two sweeps gives its pages back, and the others
   t.same(rested.told.slice(1), ['shrink_memory'])
   t.equal(busy.told.at(-1), 'cache_size = -16384')
   rested.cache.use()
-  t.equal(rested.told.at(-1), 'cache_size = -8192', 'and has its share again when it is used')
+  t.equal(
+    rested.told.at(-1),
+    'cache_size = -8192',
+    'a connection that is used again gets its share of memory',
+  )
   busy.cache.close()
   caches.sweep()
   caches.sweep()

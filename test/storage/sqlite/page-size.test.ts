@@ -86,7 +86,7 @@ t.test('while another program reads the file, it keeps its pages, and gets large
   t.equal(pageSize(), 2048)
   reader.close()
   await store.updateDocs([put('c', bodyOf(10))])
-  t.equal(pageSize(), 2048, 'not tried with each write')
+  t.equal(pageSize(), 2048, 'the page size is not changed with each write')
   await store.updateDocs([put('d', bodyOf(500))])
   t.equal(pageSize(), 8192)
   t.match(await store.info(), { docCount: 4 })

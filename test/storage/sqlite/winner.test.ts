@@ -161,7 +161,7 @@ t.test(
     t.same(
       db.prepare('SELECT id FROM doc WHERE winner IS NOT NULL ORDER BY id').pluck().all(),
       ['buried', 'edited', 'forked', 'new', 'plain0'],
-      'what was written since',
+      'documents that were written since have the column',
     )
     db.close()
     await audit(t, again, 'in the end', { purged: true })

@@ -139,7 +139,7 @@ t.test(
     await writer.drained()
     t.same(told, ['1 done', '2 failed: half_way', '3 failed: internal_server_error', '4 done'])
     t.same(rows(), [{ n: 1 }, { n: 4 }])
-    t.equal(counts.commits, 2, 'those that were tried alone')
+    t.equal(counts.commits, 2, 'only the writes that were repeated alone are committed')
     t.same(memory, { counted: 2, committed: 2 })
   },
 )
@@ -206,7 +206,7 @@ t.test(
     writer.add(insert(connection, 4, 10, told))
     writer.add(insert(connection, 4, 10, told))
     await writer.drained()
-    t.strictSame(commits, [2, 1], 'of a group that failed, those that were tried alone')
+    t.strictSame(commits, [2, 1], 'the writes of a failed group that were repeated alone are committed')
     t.ok(times.every((ms) => ms >= 0 && Number.isFinite(ms)))
   },
 )
