@@ -57,7 +57,8 @@ class Forwarder {
           : function forwarded(this: Forwarder, ...args: readonly unknown[]) {
               return this.forward(method as CallMethod, args)
             }
-      Object.defineProperty(Forwarder.prototype, method, { value })
+      // As a method that a class declares.
+      Object.defineProperty(Forwarder.prototype, method, { value, writable: true, configurable: true })
     }
   }
 }
