@@ -26,9 +26,9 @@ interface OpenReader {
   isUsed: boolean
 }
 
-/** Reads in a turn of the event loop, above which the threads of databases serve them. */
-const MAX_READS = 12
-/** The same while their thread is held up. */
+/** Reads in a turn of the event loop, above which the threads of databases serve them, until a turn has one alone. */
+const MAX_READS = 6
+/** Reads in a turn that are made here while the thread of their database is held up. */
 const MAX_READS_INSTEAD = 16
 
 /**
@@ -38,7 +38,7 @@ const MAX_READS_INSTEAD = 16
 export class ReadCrowd {
   #turn = 0
   #reads = 0
-  #readsBefore = 0
+  #isCrowded = false
 
   /**
    * Notes a read.
@@ -47,13 +47,13 @@ export class ReadCrowd {
    */
   hasRoom(turn: number, isHeldUp: () => boolean): boolean {
     if (turn !== this.#turn) {
-      this.#readsBefore = this.#reads
+      if (this.#reads === 1) this.#isCrowded = false
       this.#reads = 0
       this.#turn = turn
     }
     this.#reads += 1
-    if (this.#reads <= MAX_READS && this.#readsBefore <= MAX_READS) return true
-    return this.#reads <= MAX_READS_INSTEAD && isHeldUp()
+    if (this.#reads > MAX_READS) this.#isCrowded = true
+    return !this.#isCrowded || (this.#reads <= MAX_READS_INSTEAD && isHeldUp())
   }
 }
 
