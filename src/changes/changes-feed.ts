@@ -109,8 +109,7 @@ export class Feed {
     this.#page = page
     const { state, unknownEpoch, lastToken, pending } = page
     const isShort = this.#options.framing === 'json' && page.bytes.length <= MAX_WHOLE_BYTES
-    const [prologue, end] = [PROLOGUES[this.#kind], epilogue(this.#kind, lastToken, pending)]
-    const whole = () => [prologue, page.bytes, bytesOf(end)]
+    const whole = () => [PROLOGUES[this.#kind], page.bytes, bytesOf(epilogue(this.#kind, lastToken, pending))]
     return {
       state,
       unknownEpoch,

@@ -49,8 +49,9 @@ export async function storeLocation(
 ): Promise<{ readonly location: StoreLocation; readonly threads: number }> {
   const address = await storeAddress(config)
   const cores = availableParallelism()
-  const isSet = config.get('settee', 'database_threads') !== undefined
-  const configured = isSet ? config.integer('settee', 'database_threads') : null
+  const configured = config.get('settee', 'database_threads')
+    ? config.integer('settee', 'database_threads')
+    : null
   if (address === null) {
     await refuseFolderOfNode(dataDir)
     const threads = configured ?? threadsForFiles(config.isHosted, cores)
