@@ -125,10 +125,8 @@ export class DatabaseProxy extends ForwardedDatabase implements DatabaseHandle {
   /** The database on this thread; null: its own thread is asked. */
   #liveReader(): LiveReader | null {
     if (this.#here === null || this.isRetired || !this.#here.isPlain(this.name)) return null
-    return this.#here.reads.readerOf(this.entry, this.#isHeldUp)
+    return this.#here.reads.readerOf(this.entry)
   }
-
-  readonly #isHeldUp = () => this.thread().isHeldUp
 
   #reader(): DocumentReader | null {
     const reader = this.#liveReader()

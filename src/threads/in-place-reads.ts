@@ -59,6 +59,7 @@ export class ReadCrowd {
 
 export class InPlaceReads {
   readonly #location: StoreLocation
+  readonly #isHeldUp: (database: string) => boolean
   /** By incarnation. */
   readonly #open = new Map<number, OpenReader>()
   /** By incarnation: how many reads have come, and until when no reader is opened, in ms of `performance.now`. */
@@ -70,20 +71,19 @@ export class InPlaceReads {
   #isClosed = false
   readonly #crowd = new ReadCrowd()
 
-  constructor(location: StoreLocation) {
+  /** @param isHeldUp whether a database's thread does something else; asked while many read */
+  constructor(location: StoreLocation, isHeldUp: (database: string) => boolean) {
     this.#location = location
+    this.#isHeldUp = isHeldUp
   }
 
-  /**
-   * @param isHeldUp whether the database's thread does something else; asked while many read
-   * @returns a reader of a database that is read often; null: its thread is asked
-   */
-  readerOf(entry: DatabaseEntry, isHeldUp: () => boolean): LiveReader | null {
+  /** @returns a reader of a database that is read often; null: its thread is asked */
+  readerOf(entry: DatabaseEntry): LiveReader | null {
     const open = this.#open.get(entry.incarnation)
     if (open === undefined) return this.#isClosed ? null : this.#openAfterSome(entry)
     if (open.reader.isUsable) {
       open.isUsed = true
-      return this.#crowd.hasRoom(currentTurn(), isHeldUp) ? open.reader : null
+      return this.#crowd.hasRoom(currentTurn(), () => this.#isHeldUp(entry.name)) ? open.reader : null
     }
     this.close(entry)
     return this.#pause(entry)

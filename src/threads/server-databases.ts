@@ -92,7 +92,7 @@ export class ServerDatabases implements OwnedDatabases {
     this.#limits = settings.limits
     this.#here = {
       answers: new SharedAnswers(),
-      reads: new InPlaceReads(location),
+      reads: new InPlaceReads(location, (name) => this.#pool.isHeldUp(name)),
       limits: () => this.#limits,
       isPlain: (name) => !holdsAccounts(name, this.usersDatabase) && !holdsReplications(name),
     }

@@ -100,6 +100,11 @@ export class Pool {
     return this.#running(this.#slotOf(database) ?? this.#startSlot(database))
   }
 
+  /** Whether calls wait for the thread that owns a database, as `Thread.isHeldUp`. Starts no thread. */
+  isHeldUp(database: string): boolean {
+    return this.#slotOf(database)?.thread.isHeldUp ?? false
+  }
+
   /** Whether a database is the server's own, such as the database of accounts. */
   #isSystem(database: string): boolean {
     return database.startsWith('_') || database === this.#usersDatabase
